@@ -1,4 +1,5 @@
-"""The public Python API: every verb as a method of `Workspace`, every answer a typed value that shows itself.
+"""The public Python API: every verb is a method of `Workspace`, and every answer is a typed value that can display
+itself.
 
-The command line, notebooks, and later pages and agents call this and nothing below it.
+The command line, notebooks, pages, and agents call this package and nothing below it.
 """

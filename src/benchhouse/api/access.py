@@ -1,4 +1,4 @@
-"""Tokens by which people and programs are known to a server, and the record of what they wrote."""
+"""Tokens that identify people and programs to a server, and the record of what was written through that server."""
 
 import builtins
 import hashlib
@@ -23,7 +23,7 @@ _AUDIT_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Token:
-    """A token, without what would let anybody use it."""
+    """A token without its secret: nothing here allows anybody to use it."""
 
     id: str
     name: str
@@ -35,19 +35,19 @@ class Token:
 
 @dataclass(frozen=True)
 class NewToken:
-    """A token that was just made; `secret` is shown this once."""
+    """A token that was just made. `secret` is shown only this once."""
 
     secret: str
     token: Token
 
 
 class Tokens(VerbGroup):
-    """Tokens of this workspace, in a file that only its owner reads."""
+    """The tokens of this workspace, in a file that only its owner can read."""
 
     _read: tuple[tuple[int, int, int], builtins.list[TokenRecord]] | None = None
 
     def make(self, name: str, scope: Role = "read", *, for_s: float = 30 * 86400.0) -> NewToken:
-        """A new token for NAME, of 256 random bits, which counts for so many seconds."""
+        """Make a token for NAME with a secret of 256 random bits, valid for `for_s` seconds, at most a year."""
         try:
             can_name_a_folder(name)
         except ValueError as error:
@@ -71,13 +71,14 @@ class Tokens(VerbGroup):
         return NewToken(secret, _token(record, revoked=False))
 
     def list(self) -> builtins.list[Token]:
-        """All tokens that were made, oldest first, also those that count no more."""
+        """Return all tokens that were ever made, oldest first, including expired and revoked ones."""
         records = self._records()
         revoked = {record.id for record in records if record.action == "revoke"}
         return [_token(record, record.id in revoked) for record in records if record.action == "make"]
 
     def revoke(self, token: str) -> builtins.list[Token]:
-        """From now on a token does not count: by its id, or all good ones of that name."""
+        """Revoke the token with this id, or all valid tokens with this name, and return them. It takes effect at
+        once."""
         revoked = [item for item in self.list() if token in (item.id, item.name) and item.state == "good"]
         if not revoked:
             raise BenchError(f"no good token has the id or the name {token[:80]!r}", "see: bench token list")
@@ -87,10 +88,10 @@ class Tokens(VerbGroup):
         return revoked
 
     def find(self, secret: str) -> Token | None:
-        """The token that this is, whatever its state; None: it never was one.
+        """Return the token that has this secret, whatever its state, or None if no token has it.
 
-        Digests are compared in constant time. A plain sha256 is right here: a slow hash makes guesses of passwords
-        dear, and nobody guesses 256 random bits.
+        Digests are compared in constant time. A plain SHA-256 is sufficient: a slow hash makes guessing passwords
+        expensive, and 256 random bits cannot be guessed.
         """
         digest = digest_of(secret)
         found = [record for record in self._records() if hmac.compare_digest(record.digest, digest)]
@@ -98,7 +99,8 @@ class Tokens(VerbGroup):
         return _token(made, any(record.action == "revoke" for record in found)) if made else None
 
     def _records(self) -> builtins.list[TokenRecord]:
-        """Read again when the file has changed: a server asks at every request, and heeds a revocation at once."""
+        """Read the file again if it has changed: a server calls this on every request and so applies a revocation at
+        once."""
         try:
             stat = self._folder.token_journal.stat()
         except FileNotFoundError:
@@ -120,10 +122,11 @@ class Tokens(VerbGroup):
 
 
 class Audit(VerbGroup):
-    """What was written through a server: who, when, what."""
+    """The record of everything written through a server: who wrote what, and when."""
 
     def list(self) -> builtins.list[AuditRecord]:
-        """One record for each write, newest first: as it ended, or as it began where the server was killed."""
+        """Return one record per write, newest first: its end, or its beginning if the server was killed before the
+        end."""
         last: dict[str, AuditRecord] = {}
         files = journals.rotated(self._folder.audit_journal)
         for record in (record for file in files for record in journals.read(file, AuditRecord)[0]):
@@ -132,7 +135,7 @@ class Audit(VerbGroup):
         return sorted(last.values(), key=lambda record: record.time, reverse=True)
 
     def keep(self, record: AuditRecord) -> None:
-        """Append a line, synced. The log is rotated at 8 MiB, and eight such files are kept."""
+        """Append a synced line. The log is rotated at 8 MiB, and eight rotated files are kept."""
         journals.append(self._folder.audit_journal, record, "ask again", rotate_at=_AUDIT_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""What the agent of schedules does to the world: it submits scenarios, looks how runs stand, and notifies channels."""
+"""What the agent of schedules does: it submits scenarios, checks the state of runs, and notifies channels."""
 
 import contextlib
 import signal
@@ -25,11 +25,11 @@ from benchhouse.schema.schedules import Schedule
 if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
 
-YOUNG_S = 60.0  # of a run that was begun just now, its process may not have taken it up yet
+YOUNG_S = 60.0  # within this time after a run started, its process may not have taken it over yet
 
 
 class RunActions:
-    """For the runs of one workspace."""
+    """The agent's actions on the runs of one workspace."""
 
     def __init__(self, workspace: "Workspace", note: Callable[[str], None]) -> None:
         self._workspace, self.note = workspace, note
@@ -50,7 +50,11 @@ class RunActions:
             return None
 
     def tell(self, kept: StoredSchedule) -> list[str]:
-        """Those that could not be reached are tried again. Without alarms.yaml nobody is known but who looks here."""
+        """Notify the channels of a schedule that fails or has recovered, and return those that know of a failure.
+
+        Channels that could not be reached are tried again later. Without alarms.yaml there is only a note in the
+        agent's log.
+        """
         schedule, failing = kept.schedule, kept.failures >= kept.schedule.tell_after
         try:
             file = read_alarms(self._workspace.folder)
@@ -71,7 +75,7 @@ class RunActions:
         }
         known = set(kept.told)
         for channel in wanted:
-            there = channel in channels  # else it was taken out of the file since
+            there = channel in channels  # otherwise it was removed from the file since
             quiet = there and is_quiet(*file.quiet_hours(channel), datetime.now(UTC))
             if quiet or (failing and (channel in known or not there)):
                 continue
@@ -88,18 +92,20 @@ class RunActions:
     def deliver(self) -> None:
         folder = self._workspace.folder
         if folder.alarms.is_file():
-            with contextlib.suppress(BenchError):  # what is wrong with the file is told where a schedule fails
+            with contextlib.suppress(BenchError):  # mistakes in the file are reported when a schedule fails
                 deliver(folder, read_alarms(folder), self.note)
 
     def _keep(self, line: Notice) -> None:
-        with contextlib.suppress(BenchError):  # who was notified stays in the store as well
+        with contextlib.suppress(BenchError):  # the store also records who was notified
             journals.append(self._workspace.folder.notice_journal, line, "bench agent")
 
 
 def ending(workspace: "Workspace", run_id: str, since_s: float) -> Ending | None:
-    """How a run ended that was begun so long ago, collected; None while it goes on. Raises BenchError where that can't
-    be seen or written now: an agent outlives a full disk."""
-    young = 0 <= since_s < YOUNG_S  # below zero: the clock went back
+    """Return how a run ended that started `since_s` seconds ago, with its results collected; None while it is running.
+
+    Raises BenchError if its state can't be read or its results can't be written now: an agent outlives a full disk.
+    """
+    young = 0 <= since_s < YOUNG_S  # below zero: the clock was set back
     try:
         run = workspace[run_id]
         status = run.status()
@@ -121,7 +127,7 @@ def ending(workspace: "Workspace", run_id: str, since_s: float) -> Ending | None
 
 
 def carry_out(agent: Agent, *, once: bool = False) -> None:
-    """Step after step until SIGTERM or Ctrl-C; `once`: one. Another agent may take over at once."""
+    """Run step after step until SIGTERM or Ctrl-C, or one step if `once`. Another agent may take over at once."""
     ended = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:

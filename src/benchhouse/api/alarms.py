@@ -1,4 +1,4 @@
-"""Numbers that are watched: accepted baselines, alarm rules and the channels that are notified."""
+"""Values that are watched: accepted baselines, alarm rules, and the channels that are notified."""
 
 import builtins
 
@@ -15,11 +15,11 @@ class Alarms(VerbGroup):
     """The rules of alarms.yaml."""
 
     def list(self) -> "builtins.list[AlarmState]":
-        """How each alarm stands now; nobody is notified."""
+        """Return the current state of each alarm, without notifying anybody."""
         return alarms.standings(self._folder)
 
     def check(self) -> AlarmCheck:
-        """Look at each alarm, record what changed, and notify the channels of what is new, and of what waited."""
+        """Check each alarm, record changes, and notify the channels of new changes and of notices that were waiting."""
         from benchhouse.automation import notices
 
         checked = alarms.check(self._folder)
@@ -27,30 +27,30 @@ class Alarms(VerbGroup):
         return AlarmCheck(checked.standings, checked.lines + waited)
 
     def mute(self, name: str, why: str, *, for_s: float | None = None, request: str = "") -> Notice:
-        """Notify nobody of an alarm, with a reason: for so many seconds, or until it is unmuted.
+        """Mute an alarm for `for_s` seconds, or until it is unmuted. `why` is recorded as the reason.
 
-        `request` names who asked, where that may ask twice: the second time nothing is written.
+        `request` identifies a caller that may send its request twice: nothing is written the second time.
         """
         return alarms.mute(self._folder, name, why, for_s, request)
 
     def unmute(self, name: str, *, request: str = "") -> Notice:
-        """Notify of it again."""
+        """Unmute an alarm, so that channels are notified of it again."""
         return alarms.unmute(self._folder, name, request)
 
     def try_channel(self, name: str) -> None:
-        """Send a test message to a channel; raises where it does not arrive."""
+        """Send a test message to a channel. Raises BenchError if it does not arrive."""
         alarms.try_channel(self._folder, name)
 
     def log(self) -> "builtins.list[Notice]":
-        """What fired, what was over, and who was notified, oldest first."""
+        """Return when alarms fired and ended, and who was notified, oldest first."""
         return alarms.recorded(self._folder)
 
 
 class Baselines(VerbGroup):
-    """Levels that were accepted, and that new runs are held to."""
+    """Accepted levels, with which new runs are compared."""
 
     def list(self) -> "builtins.list[BaselineRecord]":
-        """All baselines that count now."""
+        """Return all baselines that are in force."""
         return history.baselines(self._folder)
 
     def accept(
@@ -63,10 +63,10 @@ class Baselines(VerbGroup):
         unless_worse: float | None = None,
         request: str = "",
     ) -> BaselineRecord:
-        """Accept the level that the history of a case has now: its runs since the last change.
+        """Accept the current level of a case's history, which is the level of its runs since the last change.
 
-        `unless_worse`: refuse if worse by more than this share than what a person accepted last.
-        `request` names who asked, where that may ask twice: the second time nothing is written.
+        `unless_worse`: refuse if the level is worse than the one that a person last accepted by more than this share.
+        `request` identifies a caller that may send its request twice: nothing is written the second time.
         """
         if kept := history.of_request(self._folder, request):
             return kept
@@ -75,7 +75,7 @@ class Baselines(VerbGroup):
     def clear(
         self, case: str, metric: str | None = None, *, stat: str | None = None, why: str = "", request: str = ""
     ) -> BaselineRecord:
-        """No baseline counts for a case any more; what was accepted stays on record."""
+        """Remove the baseline of a case from use. What was accepted stays on record."""
         if kept := history.of_request(self._folder, request):
             return kept
         return history.clear(self._folder, case, metric, stat, Grounds(why, request))

@@ -1,4 +1,5 @@
-"""What the methods of the API return: typed values that print themselves, become data frames, and show in notebooks."""
+"""What the methods of the API return: typed values that print themselves, convert to data frames, and display in
+notebooks."""
 
 import json
 import re
@@ -32,7 +33,7 @@ _MOST_ROWS = 200
 
 
 class _Printed(ABC):
-    """An answer that looks in a notebook as `show` prints it."""
+    """An answer that a notebook displays the way `show` prints it."""
 
     @abstractmethod
     def show(self) -> None: ...
@@ -45,33 +46,33 @@ class _Printed(ABC):
 
 @dataclass(frozen=True)
 class Comparison:
-    """B against A: a row for each number that both have, with interval, effect size and verdict."""
+    """B compared with A: one row per value that both have, with interval, effect size, and verdict."""
 
     table: "ComparisonTable"
-    """The rows, what differs between the sides, and notes."""
+    """The rows, the differences between the sides, and notes."""
     selftest: str
-    """What the last selftest says about verdicts on this machine."""
+    """The result of the last selftest for verdicts on this machine, in words."""
 
     def show(self) -> None:
-        """Print what `bench compare A B` prints."""
+        """Print the output of `bench compare A B`."""
         from benchhouse.report.terminal.comparison import show_comparison
 
         show_comparison(self.table, self.selftest)
 
     def markdown(self) -> str:
-        """A table for a pull request."""
+        """Return a Markdown table for a pull request."""
         from benchhouse.report.pull_request import comparison_markdown
 
         return f"{comparison_markdown(self.table).rstrip()}\n\n{self.selftest[:1].upper()}{self.selftest[1:]}.\n"
 
     def svg(self) -> str:
-        """The changes as a chart, the text of an SVG file."""
+        """Return the changes as a chart, as the text of an SVG file."""
         from benchhouse.report.pull_request import comparison_svg
 
         return comparison_svg(self.table)
 
     def write_svg(self, file: Path) -> None:
-        """Write the chart."""
+        """Write the chart to an SVG file."""
         from benchhouse.evidence.writing import write_text
 
         try:
@@ -85,7 +86,7 @@ class Comparison:
         return comparison_html(self.table, self.selftest)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `bench compare --json` prints it."""
+        """Return plain data, as `bench compare --json` prints it."""
         return self.table.as_dict() | {"selftest": self.selftest}
 
 
@@ -94,42 +95,42 @@ class CurveComparison(_Printed):
     """Targets at equal quality (`at`), or along an axis (`along`)."""
 
     curves: "Tradeoff | Scaling"
-    """A curve for each target, and what it says at the level or along the axis."""
+    """A curve for each target, and the results at the level or along the axis."""
     run_ids: list[str]
     """The runs that the targets are from."""
 
     def show(self) -> None:
-        """Print what `bench compare --at` or `--along` prints."""
+        """Print the output of `bench compare --at` or `--along`."""
         from benchhouse.report.terminal.curves import show_curves
 
         show_curves(self.curves)
 
     def markdown(self) -> str:
-        """The same as Markdown."""
+        """Return the comparison as Markdown."""
         from benchhouse.report.markdown import curves_markdown
 
         return curves_markdown(self.curves)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `--json` prints it."""
+        """Return plain data, as `--json` prints it."""
         return self.curves.model_dump(mode="json")
 
 
 @dataclass(frozen=True)
 class TargetComparison(_Printed):
-    """Targets that were put to the same test, side by side."""
+    """Targets that were measured in the same test, side by side."""
 
     beside: "SideBySide"
     """A ranking of the targets for each test and metric."""
 
     def show(self) -> None:
-        """Print what `bench compare RUN` prints."""
+        """Print the output of `bench compare RUN`."""
         from benchhouse.report.terminal.curves import show_incomparable
 
         show_incomparable(self.beside)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `--json` prints it."""
+        """Return plain data, as `--json` prints it."""
         return {
             "cases": [case.model_dump(mode="json") for case in self.beside.cases],
             "points": {member.at: member.label for member in self.beside.members},
@@ -140,18 +141,18 @@ class TargetComparison(_Printed):
 
 @dataclass(frozen=True)
 class History:
-    """One metric of one case over all runs, the accepted baseline, and what later runs say against it."""
+    """One metric of one case over all runs, with the accepted baseline and how later runs compare with it."""
 
     watched: "Watched"
     """The values of all runs, changes of level, the baseline, and later runs that break it."""
 
     @property
     def exit_code(self) -> Exit:
-        """What `bench history` ends with: 3 where the baseline is broken for the worse."""
+        """The exit code of `bench history`: 3 if later runs are worse than the baseline."""
         return Exit.REGRESSION if self.watched.alarm and self.watched.alarm.worse else Exit.GOOD
 
     def show(self) -> None:
-        """Print what `bench history` prints: a chart, the changes of level, the baseline."""
+        """Print the output of `bench history`: a chart, the changes of level, and the baseline."""
         from benchhouse.report.terminal.history import show_history
 
         show_history(self.watched)
@@ -162,20 +163,20 @@ class History:
         return history_html(self.watched)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `--json` prints it."""
+        """Return plain data, as `--json` prints it."""
         return self.watched.as_dict()
 
 
 @dataclass(frozen=True)
 class Diagnosis(_Printed):
-    """Why a run got slower: points that are worse, causes with their evidence, and what to look at next."""
+    """Why a run got slower: points that are worse, causes with their evidence, and what to check next."""
 
     workspace: "Workspace"
-    """Where the run is."""
+    """The workspace that holds the run."""
     why: "WhyAnswer"
-    """Points that got worse, each with its diagnoses, and what else differs."""
+    """Points that got worse, each with its diagnoses, and other differences."""
     tried: "Tried | None" = None
-    """What the playbook's experiment did, where it was run."""
+    """The result of the experiment in the playbook; None if it was not run."""
 
     @property
     def headline(self) -> str:
@@ -184,9 +185,9 @@ class Diagnosis(_Printed):
 
     @property
     def exit_code(self) -> Exit:
-        """What `bench why` ends with: 1 where trials failed and there is nothing to compare with.
+        """The exit code of `bench why`: 1 if trials failed and there is nothing to compare with.
 
-        Where a remedy was tried, 3 unless it restored the numbers, and 2 where there is none to try.
+        If a remedy was tried, 3 unless it restored the values; 2 if there is no remedy to try.
         """
         if self.tried and self.why.points:
             codes = {"restored": Exit.GOOD, "impossible": Exit.BAD_INPUT}
@@ -194,7 +195,7 @@ class Diagnosis(_Printed):
         return Exit.TRIAL_FAILED if self.why.failures and not self.why.base else Exit.GOOD
 
     def show(self) -> None:
-        """Print what `bench why` prints."""
+        """Print the output of `bench why`."""
         from benchhouse.report.terminal.why import show_why
 
         show_why(self.why)
@@ -204,13 +205,14 @@ class Diagnosis(_Printed):
             show_tried(self.tried)
 
     def write(self) -> Path:
-        """Write the same as one page that opens offline, and as Markdown beside it."""
+        """Write the diagnosis as one HTML page that opens offline, with a Markdown copy next to it; return the page's
+        path."""
         from benchhouse.api.why import page
 
         return page(self.workspace.folder, self.why)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `--json` prints it."""
+        """Return plain data, as `--json` prints it."""
         from benchhouse.results.why import filled_in
 
         document = self.why.model_dump(mode="json")
@@ -224,12 +226,12 @@ class Diagnosis(_Printed):
 
 @dataclass(frozen=True)
 class Release(_Printed):
-    """What got better, worse or stayed from one release to another, by claims alone."""
+    """What got better, got worse, or stayed the same between two releases, judged by claims alone."""
 
     workspace: "Workspace"
-    """Where the claims are."""
+    """The workspace that holds the claims."""
     view: "ReleaseView"
-    """A row for each number that both releases claim, and what only one does."""
+    """One row per value that both releases claim, and the values that only one of them claims."""
 
     @property
     def headline(self) -> str:
@@ -237,20 +239,21 @@ class Release(_Printed):
         return self.view.headline
 
     def show(self) -> None:
-        """Print what `bench views release` prints."""
+        """Print the output of `bench views release`."""
         from benchhouse.report.terminal.release import show_release
 
         show_release(self.view)
 
     def markdown(self) -> str:
-        """The page as Markdown."""
+        """Return the page as Markdown."""
         from benchhouse.report.pages import as_markdown
         from benchhouse.report.release_page import release_page
 
         return as_markdown(release_page(self.view))
 
     def write(self) -> Path:
-        """Write reports/releases/FROM..TO.html, which opens offline, with the same as Markdown beside it."""
+        """Write reports/releases/FROM..TO.html, which opens offline, with a Markdown copy next to it; return its
+        path."""
         from benchhouse.evidence.writing import write_text
         from benchhouse.report.pages import as_html
         from benchhouse.report.release_page import release_page
@@ -267,13 +270,13 @@ class Release(_Printed):
         return path
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `--json` prints it."""
+        """Return plain data, as `--json` prints it."""
         return {"headline": self.headline} | self.view.model_dump(mode="json")
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The four steps from a number to its bytes: report, query, identity, evidence."""
+    """The four steps from a value to its bytes: report, query, identity, evidence."""
 
     trace: "TraceSteps"
     """What was traced, and its steps."""
@@ -289,7 +292,7 @@ class Trace:
         return self.trace.steps
 
     def show(self, *, sql: bool = False) -> None:
-        """Print the steps; with `sql`, the text of the query too."""
+        """Print the steps, and the text of the query if `sql`."""
         from benchhouse.report.terminal.trace import show_trace
 
         show_trace(self.trace, sql=sql)
@@ -300,22 +303,22 @@ class Trace:
         return trace_html(self.trace)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `--json` prints it."""
+        """Return plain data, as `--json` prints it."""
         return self.trace.as_dict()
 
 
 class QueryResult:
-    """Rows of one SELECT, and the pinned query that gives them again."""
+    """The rows of one SELECT, and the pinned query that returns them again."""
 
     def __init__(self, result: "Result") -> None:
         self.columns: tuple[str, ...] = result.columns
-        """Their names."""
+        """The names of the columns."""
         self.types: tuple[str, ...] = result.types
-        """Their types, as SQL names them."""
+        """The types of the columns, as SQL names them."""
         self.rows: list[tuple[Any, ...]] = result.rows
-        """One tuple a row."""
+        """One tuple per row."""
         self.spec: QuerySpec = result.spec
-        """The query with everything that its answer depends on, to be asked again."""
+        """The query with everything that its answer depends on, so that it can be repeated."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -324,17 +327,17 @@ class QueryResult:
         return iter(self.rows)
 
     def df(self, library: Literal["pandas", "polars"] = "pandas") -> Any:
-        """A data frame of pandas, or of polars."""
+        """Return a data frame of pandas or polars."""
         return frame(self.arrow(), library)
 
     def arrow(self) -> "pa.Table":
-        """An Arrow table."""
+        """Return an Arrow table."""
         import pyarrow as pa
 
         return pa.table({name: [row[at] for row in self.rows] for at, name in enumerate(self.columns)})
 
     def show(self) -> None:
-        """Print the rows as a table, the first 200 of very many."""
+        """Print the rows as a table, at most the first 200."""
         from benchhouse.report.terminal import screen
 
         screen.table(self.columns, self.rows[:_MOST_ROWS])
@@ -348,51 +351,51 @@ class QueryResult:
         return rows_html(self.columns, self.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `--json` prints it: rows, the pinned query and its digest."""
+        """Return plain data, as `--json` prints it: rows, the pinned query, and its digest."""
         rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
         return {"rows": rows, "query": self.spec.model_dump(), "query_spec_digest": self.spec.digest()}
 
 
 class LimitedAnswer:
-    """Rows of one SELECT of somebody else as JSON, the pinned query, and whether there are more rows."""
+    """The rows of a SELECT that somebody else wrote, as JSON, with the pinned query and whether there are more rows."""
 
     def __init__(self, result: "LimitedResult") -> None:
         self.json_rows: list[str] = result.json_rows
-        """JSON objects, a text each."""
+        """One JSON object per row, as text."""
         self.more = result.more
-        """Whether there are more rows than the limits let through."""
+        """Whether there are more rows than the limits allow."""
         self.spec: QuerySpec = result.spec
         """The query with everything that its answer depends on, so that it can be repeated."""
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The rows as plain data."""
+        """Return the rows as plain data."""
         return [json.loads(row) for row in self.json_rows]
 
     def to_json(self) -> str:
-        """All of it as JSON, made without reading the rows."""
+        """Return the rows, the query, and `more` as JSON, without parsing the rows."""
         rest = {"query": self.spec.model_dump(), "query_spec_digest": self.spec.digest(), "more": self.more}
         return f'{{"rows": [{", ".join(self.json_rows)}], {json.dumps(rest, ensure_ascii=False)[1:]}'
 
 
 @dataclass(frozen=True)
 class Report:
-    """A written report."""
+    """A report that was written to files."""
 
     html: Path
-    """The page."""
+    """The HTML page."""
     headline: str = ""
-    """Of a page for one reader: what it says in one sentence."""
+    """For a page that is written for one reader: its message in one sentence."""
     invalid: int = 0
-    """Trials that are in no number of it, as their numbers are refused."""
+    """Number of trials that every value of the report leaves out because their measurements are invalid."""
 
     @property
     def markdown(self) -> Path:
-        """The same as Markdown."""
+        """The Markdown copy of the page."""
         return self.html.parent / "report.md" if self.html.name == "index.html" else self.html.with_suffix(".md")
 
     @property
     def json(self) -> Path:
-        """All that it says, as data."""
+        """Everything that the report shows, as data."""
         return self.html.parent / "report.json"
 
     def open(self) -> None:
@@ -407,7 +410,7 @@ class Report:
         return tag("a", str(self.html), href=self.html.absolute().as_uri(), target="_blank")
 
     def to_dict(self) -> dict[str, str]:
-        """Plain data, as `--json` prints it: where the files are."""
+        """Return plain data, as `--json` prints it: the paths of the files."""
         if self.html.name != "index.html":
             return {"html": str(self.html), "markdown": str(self.markdown), "headline": self.headline}
         return {"html": str(self.html), "markdown": str(self.markdown), "json": str(self.json)}
@@ -415,7 +418,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Validation:
-    """What a good file holds: points and trials of a scenario, bindings of a logical benchmark, or measurements."""
+    """What a valid file holds: points and trials of a scenario, bindings of a logical benchmark, or measurements."""
 
     file: str
     points: int | None = None
@@ -425,7 +428,7 @@ class Validation:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What there is of each, by noun."""
+        """The counts that are known, by noun."""
         names = ("points", "trials", "bindings", "measurements")
         counts = {name: getattr(self, name) for name in names}
         return {noun: number for noun, number in counts.items() if number is not None}

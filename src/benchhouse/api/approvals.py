@@ -1,4 +1,4 @@
-"""`ws.approvals`: who asked for more than they may start, who approved it, and whether that holds."""
+"""`ws.approvals`: requests for more than a person may start, who approved them, and whether the approvals hold."""
 
 import builtins
 import os
@@ -27,46 +27,46 @@ _LONGEST_S = 366 * 86400.0
 
 @dataclass(frozen=True)
 class ApprovalStanding:
-    """A request, and what became of it."""
+    """A request for approval, and its state."""
 
     name: str
-    """Beginning of the plan's digest, and a number."""
+    """The first characters of the plan's digest, and a number."""
     state: Literal["asked", "approved", "used", "void"]
     says: str
-    """Who approved it and how that is known; of a void one, why it does not hold."""
+    """Who approved the request and how that is known; if it is void, why it does not hold."""
     plan_digest: str
     scenario: str
     experiment: str
     executor: str
     site: str
     budget: dict[str, float]
-    """What the run may then use; wall in seconds."""
+    """What the run may use if approved; wall time in seconds."""
     over: tuple[str, ...]
-    """What goes beyond the budget of who asks."""
+    """What exceeds the requester's budget."""
     asked_by: str
     asked: str
-    """When, UTC."""
+    """When it was requested, UTC."""
     approved_by: str = ""
     signed_by: str = ""
-    """Whose key signed: that of the person, or of a server or agent that knows them."""
+    """Whose key signed: the approver's own, or that of a server or agent that vouches for them."""
     door: str = ""
     reason: str = ""
     approved: str = ""
-    """When, UTC."""
+    """When it was approved, UTC."""
     expires: str = ""
     run_id: str = ""
-    """The run that it was used for."""
+    """The run that the approval was used for."""
     request_digest: str = ""
-    """sha256 of the request, to approve exactly what was shown."""
+    """SHA-256 of the request, with which to approve exactly what was shown."""
 
     @property
     def holds(self) -> bool:
-        """Whether the run that was asked for may begin, or go on, by it."""
+        """Whether the approval allows the requested run to start or continue."""
         return self.state in ("approved", "used")
 
 
 class Approvals(VerbGroup):
-    """Requests for plans beyond a budget, and their approvals. Each is for one run."""
+    """Requests for plans beyond a budget, and their approvals. Each approval is for one run."""
 
     def approve(
         self,
@@ -79,13 +79,13 @@ class Approvals(VerbGroup):
         door: str = "",
         shown: str = "",
     ) -> ApprovalStanding:
-        """Approve what was asked for: by the name of the request, or the beginning of its plan's digest.
+        """Approve a request, named by its name or by the first characters of its plan's digest.
 
-        It is signed with a key of the person `by`: `key`, or the first of their own that trusted.yaml knows. A server
-        or an agent that knows who decided says so by `door` ("github, ada-l in #12"), and signs with its own key,
-        `.bench/approval_key`, which trusted.yaml names as one that vouches; asked twice for the same, as after a kill,
-        it makes one approval. `shown` is `request_digest` of the request that the person saw: nothing is approved if it
-        has changed since.
+        The approval is signed with a key of the person `by`: `key`, or the first of their keys that trusted.yaml lists.
+        A server or agent that knows who decided gives `door` ("github, ada-l in #12") and signs with its own key,
+        `.bench/approval_key`, which trusted.yaml must list with `vouches: true`. If it repeats the same request, for
+        example after a kill, only one approval is made. `shown` is the `request_digest` that the person saw: nothing is
+        approved if the request has changed since.
         """
         files, trusted = ApprovalFiles(self._folder), self._trusted()
         request = files.request(files.find(digest))
@@ -118,29 +118,31 @@ class Approvals(VerbGroup):
         return self.show(request.name)
 
     def list(self) -> builtins.list[ApprovalStanding]:
-        """All requests, the newest first."""
+        """Return all requests, newest first."""
         files, trusted = ApprovalFiles(self._folder), read_trusted(self._folder)
         standings = [self._standing(files, trusted, name) for name in files.names()]
         return sorted(standings, key=lambda item: item.asked, reverse=True)
 
     def waiting(self) -> builtins.list[ApprovalStanding]:
-        """Those that nobody has approved yet, the newest first."""
+        """Return the requests that have not been approved yet, newest first."""
         files = ApprovalFiles(self._folder)
         open_requests = list(self._open(files))
         standings = [_standing_of(request) for request in open_requests]
         return sorted(standings, key=lambda item: item.asked, reverse=True)
 
     def show(self, digest: str) -> ApprovalStanding:
-        """One of them, by its name or the beginning of its plan's digest."""
+        """Return one request, by its name or the first characters of its plan's digest."""
         files = ApprovalFiles(self._folder)
         return self._standing(files, read_trusted(self._folder), files.find(digest))
 
     def verify(self, digest: str) -> ApprovalStanding:
-        """The same; whether it holds (`holds`) is looked at each time: signature, time, revocation, roles of now."""
+        """Return the same as `show`. Each call checks again whether the approval holds (`holds`): signature, expiry,
+        revocation, and the current roles."""
         return self.show(digest)
 
     def revoke(self, digest: str, *, by: str = "", reason: str = "") -> ApprovalStanding:
-        """From now on no run begins or goes on by this approval; `bench stop` ends one that is under way."""
+        """Revoke an approval: no run starts or continues by it from now on. Use `bench stop` to end a run that is under
+        way."""
         files = ApprovalFiles(self._folder)
         name = files.find(digest)
         signed = files.approval(name)
@@ -153,7 +155,7 @@ class Approvals(VerbGroup):
         return self.show(name)
 
     def log(self) -> builtins.list[ApprovalRecord]:
-        """What was asked for, approved, used, refused and revoked in this workspace, oldest first."""
+        """Return what was requested, approved, used, refused, and revoked in this workspace, oldest first."""
         return ApprovalFiles(self._folder).records()
 
     def _open(self, files: ApprovalFiles) -> Iterator[ApprovalRequest]:
@@ -205,7 +207,7 @@ class Approvals(VerbGroup):
 
 
 def _may_approve(trusted: TrustedFile, person: str, signer: str, request: ApprovalRequest) -> None:
-    """Raises with what is to be done; `doubt` says the same of a signature that is there."""
+    """Raise BenchError with what to do if `person` may not approve; `doubt` does the same for an existing signature."""
     if person not in trusted.people or not may(trusted.people[person].role, "approve"):
         raise BenchError(f"{person} may not approve", "that is for people whose role in trusted.yaml is approve")
     if person in (request.asked_by, request.login):
@@ -215,7 +217,8 @@ def _may_approve(trusted: TrustedFile, person: str, signer: str, request: Approv
 
 
 def _approved_before(files: ApprovalFiles, trusted: TrustedFile, approval: Approval) -> bool:
-    """Whether just this was approved, and holds, but for the moment: another one would let another run begin."""
+    """Return whether an equal approval, apart from its time, exists and holds: a second one would allow a second
+    run."""
     try:
         kept = files.approval(approval.request.name)
     except UnreadableError:

@@ -1,4 +1,4 @@
-"""One number for a README: `ws.badge("first/name=short", "rate")`."""
+"""One value for a README: `ws.badge("first/name=short", "rate")`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +13,7 @@ BadgeVerdict = Literal["good", "regressed", "unknown"]
 
 @dataclass(frozen=True)
 class Badge:
-    """The newest valid number of a metric, and whether it holds the accepted level."""
+    """The newest valid value of a metric, and whether it holds the accepted level."""
 
     case: str
     metric: str
@@ -25,24 +25,26 @@ class Badge:
     text: str
     """Value and unit, as a table shows them."""
     verdict: BadgeVerdict
-    """good: it holds the accepted baseline; regressed: later runs break it; unknown: nothing says which."""
+    """good: the value holds the accepted baseline; regressed: later runs break it; unknown: neither can be
+    concluded."""
     reason: str
-    """Why the verdict is that."""
+    """Why the verdict is what it is."""
     run_id: str
-    """The run that the value is of."""
+    """The run that the value is from."""
     started: str
     n: int
-    """Valid trials."""
+    """Number of valid trials."""
 
     def svg(self) -> str:
-        """An image that holds no script and asks for nothing."""
+        """Return an SVG image that holds no script and requests nothing from the network."""
         from benchhouse.report.badge import badge
 
         return badge(self.name, self.text, self.verdict, f"{self.case}: {self.name} {self.text}, {self.reason}")
 
 
 def make(workspace: WorkspaceFolder, case: str, metric: str, stat: str | None) -> Badge:
-    """Trials that are INVALID, failed or warmed up give no number, and so never stand on a badge."""
+    """Return the badge of a metric. Trials that are invalid, failed, or warmups give no value and never reach a
+    badge."""
     watched = history.history(workspace, case, metric, stat)
     past = watched.history
     newest = past.runs[-1]

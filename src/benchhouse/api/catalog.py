@@ -1,4 +1,4 @@
-"""What can be benchmarked: experiments, benchmarks and targets, and the schemas of the files that name them."""
+"""What can be benchmarked: experiments, benchmarks, and targets, and the schemas of the files that name them."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -38,19 +38,19 @@ class MeasuredTarget:
     experiment: str
     trials: int
     last_run: str
-    """The id of the newest run that has trials of it."""
+    """The id of the newest run that has trials of this target."""
 
 
 class Catalog(VerbGroup):
-    """What is installed, registered, and was measured."""
+    """What is installed, what is registered, and what was measured."""
 
     def experiments(
         self, *, nexus: "str | Path | None" = None, installed_only: bool = False, requirements: "Sequence[str]" = ()
     ) -> "list[ListedExperiment]":
-        """Experiments that are installed, deprecated and broken ones too, and those that a nexus registers; those of
-        isolated environments too, of which one is made for each of `requirements`.
+        """Return the installed experiments, including deprecated and broken ones, and those that a nexus registers.
 
-        `nexus` is a folder with packages/; by default the nearest one at or above the workspace.
+        `nexus` is a folder with packages/; by default it is the nearest one at or above the workspace. An isolated
+        environment is made for each of `requirements`, and the experiments of such environments are listed too.
         """
         if requirements:
             experiments.look_into(self._folder, requirements)
@@ -66,53 +66,53 @@ class Catalog(VerbGroup):
         experiment: str | None = None,
         nexus: "str | Path | None" = None,
     ) -> "list[ListedBenchmark]":
-        """Registered benchmarks: of benchmarks/ in the workspace, of installed packages, of a nexus.
+        """Return the registered benchmarks of benchmarks/ in the workspace, of installed packages, and of a nexus.
 
-        `package`, `model` and `experiment` keep those that belong to it; files that can't be read are listed too.
+        `package`, `model`, and `experiment` select those that belong to it. Files that can't be read are listed too.
         """
         from benchhouse.nexus.benchmarks import registered
 
         return registered(self._folder, nexus, package, model, experiment)
 
     def targets(self) -> list[MeasuredTarget]:
-        """Targets that were benchmarked in this workspace."""
+        """Return the targets that were measured in this workspace."""
         from benchhouse.warehouse.query import Warehouse, own
 
         with Warehouse.open(self._folder) as warehouse:
             return [MeasuredTarget(**row) for row in warehouse.query(own(_TARGETS)).dicts()]
 
     def show(self, name: str, version: str | None = None) -> "ExperimentDetails":
-        """Inputs, metrics, data and resources of an experiment, by default of its newest version.
+        """Return the inputs, metrics, data, and resources of an experiment, by default of its newest version.
 
-        `name` may also be a registered benchmark: then what it fixes, and the experiment behind it.
+        `name` may also be a registered benchmark: the answer is then what it fixes, and the experiment behind it.
         """
         return experiments.describe(self._folder, name, version)
 
     def is_listed(self, name: str) -> bool:
-        """Whether an experiment or a registered benchmark has exactly this name."""
+        """Return whether an experiment or a registered benchmark has exactly this name."""
         return experiments.is_listed(self._folder, name)
 
     def json_schema(self, file_format: FileFormat) -> dict[str, Any]:
-        """The JSON Schema of a file format, for an editor that checks as you type."""
+        """Return the JSON Schema of a file format, for an editor that checks as you type."""
         models = _models()
         if file_format not in models:
             raise NotFoundError(f"no file format '{file_format}'", f"one of {', '.join(models)}")
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_schema(models[file_format])}
 
     def importers(self) -> dict[str, str]:
-        """Kinds of files of other tools that can be imported, each with what it is."""
+        """Return the kinds of files of other tools that can be imported, each with a description."""
         from benchhouse.runs.imports import importers
 
         return {kind: importer.about for kind, importer in importers().items()}
 
     def exporters(self) -> dict[str, str]:
-        """Formats of other tools that results can be exported to, each with what it is."""
+        """Return the formats of other tools that results can be exported to, each with a description."""
         from benchhouse.api.exporting import exporters
 
         return {kind: exporter.about for kind, exporter in exporters().items()}
 
     def plugs(self, group: Literal["executors", "runtimes"]) -> list[str]:
-        """Names of the executors or runtimes that are installed."""
+        """Return the names of the installed executors or runtimes."""
         from benchhouse.catalog.entries import entries
 
         return sorted({entry.name for entry in entries(group)})

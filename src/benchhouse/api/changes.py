@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from benchhouse.results.metric_history import HistoryCase
 
 _MOST_RUNS = 200
-_MOST_CASES = 30  # histories that are looked at, those with the newest runs first
+_MOST_CASES = 30  # at most so many histories are checked, those with the most runs first
 
 
 @dataclass(frozen=True)
@@ -38,51 +38,51 @@ class MovedLevel:
     run_id: str
     """The first run of the new level."""
     time: str
-    """When that run began, UTC."""
+    """When that run started, UTC."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What changed, and what waits for somebody."""
+    """What changed since a moment, and what needs a person."""
 
     since: str
-    """UTC."""
+    """The moment, UTC."""
     runs: list[RunStatus]
-    """Begun since then, the newest first."""
+    """Runs that started since then, newest first."""
     levels: list[MovedLevel]
     """Change points of histories whose new level began since then."""
     broken: list[MovedLevel]
     """Accepted baselines that later runs break, whenever that began."""
     alarms: list[AlarmState]
-    """Alarms that stand now."""
+    """Alarms that are firing now."""
     notices: list[Notice]
-    """When alarms fired and were over since then, oldest first."""
+    """Alarms that fired or ended since then, oldest first."""
     notes: list[str]
-    """What could not be looked at."""
+    """What could not be checked."""
 
     @property
     def failed(self) -> list[RunStatus]:
-        """Runs of these with failed trials, or that ended before all trials did."""
+        """Runs with failed trials, and runs that ended before all trials did."""
         return [run for run in self.runs if run.failures or run.stopped or run.state == "interrupted"]
 
     @property
     def invalid(self) -> list[RunStatus]:
-        """Runs of these with trials whose numbers are refused."""
+        """Runs with invalid trials."""
         return [run for run in self.runs if run.invalid]
 
     @property
     def unmuted(self) -> list[AlarmState]:
-        """Of the alarms, those that nobody muted."""
+        """Firing alarms that are not muted."""
         return [alarm for alarm in self.alarms if not alarm.muted]
 
     @property
     def needs_a_person(self) -> int:
-        """How many things do."""
+        """The number of things that need a person."""
         return len(self.failed) + len(self.invalid) + len(self.broken) + len(self.unmuted)
 
 
 def changes(workspace: WorkspaceFolder, since: str) -> Changes:
-    """`since` is a time (`2026-11-15T10:00`, UTC or with a zone), or `1d` for a day ago."""
+    """Return what changed since `since`: a time (`2026-11-15T10:00`, UTC or with a zone), or `1d` for a day ago."""
     begun = moment(since, time.time())
     page = run_page(workspace, {"since": since}, None, _MOST_RUNS)
     notes = list(page.unreadable)
@@ -106,7 +106,7 @@ def changes(workspace: WorkspaceFolder, since: str) -> Changes:
             if len(cases) > _MOST_CASES:
                 notes.append(f"of {len(cases)} histories, the {_MOST_CASES} longest are looked at")
             for case in cases[:_MOST_CASES]:
-                with contextlib.suppress(BenchError):  # one without a number that can be followed
+                with contextlib.suppress(BenchError):  # a history without a metric that can be followed
                     watched = history.watch_briefly(all_runs, case)
                     levels += _levels(case, watched, {run.run_id for run in page.runs})
                     broken += _broken(case, watched)

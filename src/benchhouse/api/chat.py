@@ -1,4 +1,4 @@
-"""What commands in comments do: they start, end, show and compare runs, for people of trusted.yaml."""
+"""What commands in comments do: they start, stop, show, and compare runs for the people in trusted.yaml."""
 
 import os
 import re
@@ -37,7 +37,7 @@ RUNS_OF_COMMITS = own(
 
 
 class ChatActions:
-    """For one workspace. What is said holds no secret of this process's environment."""
+    """The commands of one workspace. No reply holds a secret from this process's environment."""
 
     def __init__(self, workspace: "Workspace", note: Callable[[str], None]) -> None:
         self._workspace = workspace
@@ -49,14 +49,15 @@ class ChatActions:
         self._note(self._blank(text))
 
     def person(self, login: str) -> tuple[str, Role] | None:
-        """By the file as it stands in the workspace now, never by one of a pull request."""
+        """Return who has this GitHub login, and their role, by the workspace's trusted.yaml of now, never a pull
+        request's."""
         trusted = read_trusted(self._workspace.folder)
         known = trusted.by_github(login) if trusted else None
         return (known[0], known[1].role) if known else None
 
     def start(self, command: CommentCommand, run_id: str, by: str) -> None:
         if command.name == "evaluate":
-            which: EvaluateKeywords = dict(command.settings)  # type: ignore[assignment]  # names that the parser knows
+            which: EvaluateKeywords = dict(command.settings)  # names that the parser knows
             self._workspace.evaluations.submit(run_id, by=by, **(which if "all" not in which else {"all": True}))
             return
         source = self._scenario(command.about, command.settings)
@@ -131,7 +132,7 @@ class ChatActions:
     # -- parts
 
     def _of_branch(self, branch: str, run_id: str) -> str:
-        """The newest other run of the same scenario that measured a clean commit of a branch."""
+        """Return the newest other run of the same scenario that measured a clean commit of a branch."""
         commits = set(commits_of(self._workspace.root, branch))
         if not commits:
             raise NotFoundError(f"there is neither a run nor a branch {quote(branch)}", "/bench compare RUN")
@@ -146,7 +147,7 @@ class ChatActions:
         return str(runs[0])
 
     def _of_evaluation(self, evaluation: Evaluation, since_s: float) -> RunProgressText:
-        young = 0 <= since_s < YOUNG_S  # its process may not have taken it up yet
+        young = 0 <= since_s < YOUNG_S  # its process may not have taken it over yet
         text = _counted(evaluation)
         if evaluation.state == "running" or (
             evaluation.state in ("planned", "interrupted") and young and evaluation.runs
@@ -242,7 +243,7 @@ def _interval(interval: tuple[float, float] | None) -> str:
 
 
 def _replace(data: Any, path: str, value: str) -> None:
-    """Put a value where the scenario has one: a number, a word, true or false; nothing new, and no list or mapping."""
+    """Replace a single value of the scenario by a number, a word, true, or false; raise if it has none at that path."""
     *parents, last = path.split(".")
     at = data
     for name in parents:

@@ -1,4 +1,4 @@
-"""Numbers that may be published: claims that are made, signed, packed and checked."""
+"""Values that may be published: claims that are made, signed, packed, and checked."""
 
 import builtins
 import os
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClaimEntry:
-    """One line of the list of claims; `label` is CHANGED where its file is not what was written."""
+    """One line of the list of claims. `label` is CHANGED if its file was modified after it was written."""
 
     id: str
     label: str
@@ -41,7 +41,7 @@ class ClaimEntry:
 
 @dataclass(frozen=True)
 class SignedClaim:
-    """A claim, whole, and what is known of its signature."""
+    """A complete claim, and the state of its signature."""
 
     id: str
     signature: "Signature"
@@ -50,7 +50,7 @@ class SignedClaim:
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A new pair of keys; the private one is for its owner alone."""
+    """A new pair of keys. The private key is for its owner alone."""
 
     private: Path
     public: Path
@@ -58,13 +58,13 @@ class KeyPair:
 
 
 class Claims(VerbGroup):
-    """The claims of a workspace; written once, named by their digest."""
+    """The claims of a workspace. A claim is written once and named by its digest."""
 
     def make(self, number: str, against: str | None = None, *, realism: bool = False) -> Claim:
-        """Claim a number (its ref, or `RUN[:key=value]:metric[.stat]`); with `against`, the change from there.
+        """Claim a value (its ref, or `RUN[:key=value]:metric[.stat]`); with `against`, the change from that value.
 
-        What is not publication-safe is refused with every reason; with `realism` it is labelled REALISM-GRADE where a
-        label may do.
+        Raises BenchError with every reason if the value is not publication-safe. With `realism`, the claim is labeled
+        REALISM-GRADE instead, for reasons that such a label permits.
         """
         from benchhouse.claims.creation import make_claim
         from benchhouse.warehouse.query import Warehouse
@@ -78,7 +78,7 @@ class Claims(VerbGroup):
         return claim
 
     def list(self) -> builtins.list[ClaimEntry]:
-        """Every claim with its signature's state; one that was changed is listed as what it is."""
+        """Return every claim with the state of its signature. A claim whose file was changed has the label CHANGED."""
         keys, entries = self._trusted(()), []
         for claim_id in claim_files.list_ids(self._folder):
             try:
@@ -90,18 +90,19 @@ class Claims(VerbGroup):
         return entries
 
     def of_run(self, run_id: str) -> builtins.list[ClaimEntry]:
-        """Publication-grade claims that trials of a run stand behind, without those that were changed."""
+        """Return the publication-grade claims that rest on trials of a run, without those that were changed."""
         whole = [entry for entry in self.list() if entry.label == "PUBLICATION-GRADE" and entry.signature != "wrong"]
         read = ((entry, claim_files.read(self._folder, entry.id)) for entry in whole)
         return [entry for entry, claim in read if any(trial.run_id == run_id for trial in claim.trials)]
 
     def show(self, claim: str) -> SignedClaim:
-        """One claim, by its id or the beginning of it."""
+        """Return one claim, by its id or the first characters of it."""
         whole = claim_files.read(self._folder, claim_files.require(self._folder, claim))
         return SignedClaim(whole.id, self._signature(whole, self._trusted(())), whole)
 
     def sign(self, claim: str, key: Path | None = None) -> Path:
-        """Put a signature beside a claim that is whole: an in-toto statement in a DSSE envelope, Ed25519."""
+        """Write a signature next to an intact claim: an in-toto statement in a DSSE envelope, Ed25519. Return its
+        path."""
         from benchhouse.claims import signatures
         from benchhouse.evidence.writing import write_text
 
@@ -116,7 +117,8 @@ class Claims(VerbGroup):
         return path
 
     def verify(self, what: str, trust: Iterable[Path] = ()) -> "ClaimCheck":
-        """Check a claim of this workspace, or a packet from anywhere; one of the keys in `trust` must have signed."""
+        """Check a claim of this workspace, or a packet from anywhere. If `trust` has keys, one of them must have
+        signed."""
         from benchhouse.claims.verification import ClaimCheck, check_claim
 
         required = list(trust)
@@ -143,7 +145,7 @@ class Claims(VerbGroup):
         return _require_signature(checked, bool(required))
 
     def export(self, claim: str, target: Path | None = None, *, with_raw: bool = False) -> "tuple[Path, Packet]":
-        """Write the packet of a claim that still holds: one file with all that proves it."""
+        """Write the packet of a claim that still holds: one file with everything that proves it."""
         from benchhouse.claims import packet
         from benchhouse.evidence import deposits
         from benchhouse.schema.digests import file_digest
@@ -168,19 +170,20 @@ class Claims(VerbGroup):
         return path, exported
 
     def _refresh(self, claim: Claim) -> None:
-        """Have the lineage of the runs behind a claim say what is new of it."""
+        """Update the lineage of the runs behind a claim with what is new about it."""
         from benchhouse.warehouse.ingest import refresh
 
         refresh(self._folder, {trial.run_id for trial in claim.trials})
 
     def documents(self) -> builtins.list[Path]:
-        """The Markdown files of the workspace and its docs/, none of which leads out of it."""
+        """Return the Markdown files of the workspace and its docs/. Links that lead out of the workspace are left
+        out."""
         root = self._folder.root.resolve()
         files = [path for pattern in ("*.md", "docs/**/*.md") for path in sorted(self._folder.root.glob(pattern))]
         return [path for path in files if path.is_file() and path.resolve().is_relative_to(root)]
 
     def lint(self, files: Iterable[Path], *, strict: bool = False, traced: bool = True) -> "builtins.list[Linted]":
-        """Find numbers of documents that cite no claim, cite a wrong value, or cite an unsafe one."""
+        """Find values in documents that cite no claim, cite a wrong value, or cite an unsafe claim."""
         from benchhouse.claims.lint import lint_file
         from benchhouse.claims.verification import trace_claim
 
@@ -192,18 +195,19 @@ class Claims(VerbGroup):
         return [lint_file(self._folder, path, broken_steps, strict=strict) for path in files]
 
     def make_key(self, name: str = "claim") -> KeyPair:
-        """Make a pair of keys in your own folder; nothing is written over."""
+        """Make a pair of keys in your own folder. An existing key is never overwritten."""
         from benchhouse.claims import signatures
 
         return KeyPair(*signatures.make_key(keys_folder(), name))
 
     def _trusted(self, files: Iterable[Path]) -> "dict[str, Key] | None":
-        """The keys of `files`; without any, those of claims.yaml and one's own. None where the library is missing."""
+        """Return the keys of `files` or, without any, those of claims.yaml and your own. None if the library is
+        missing."""
         from benchhouse.claims import signatures
 
         paths = list(files)
         if not signatures.has_library():
-            if paths:  # what can't be checked here is no verdict on the claim
+            if paths:  # a check that is impossible here is not a verdict on the claim
                 raise BenchError(
                     "signatures can't be checked here", "pip install 'benchhouse[sign]'; or leave --trust out"
                 )
@@ -221,7 +225,8 @@ class Claims(VerbGroup):
 
 
 def keys_folder() -> Path:
-    """$BENCH_KEYS_DIR, else $XDG_CONFIG_HOME/benchhouse/keys, else ~/.config/benchhouse/keys: never the workspace."""
+    """Return $BENCH_KEYS_DIR, otherwise $XDG_CONFIG_HOME/benchhouse/keys, otherwise ~/.config/benchhouse/keys: never a
+    folder of the workspace."""
     if given := os.environ.get("BENCH_KEYS_DIR"):
         return Path(given).absolute()
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "benchhouse" / "keys"

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from benchhouse.api.run import Run
 
 SERVICE = "clients"
-"""The service of a scenario that its load clients are."""
+"""The name of the scenario's service that consists of its load clients."""
 
 
 class Clients(VerbGroup):
-    """Load clients: each lends its node to one load at a time."""
+    """Load clients. Each lends its node to one load at a time."""
 
     def start(
         self,
@@ -37,7 +37,7 @@ class Clients(VerbGroup):
         placement: Placement = Placement(),  # noqa: B008 - frozen
         progress: bool | RunListener = False,
     ) -> list[Server]:
-        """Start clients, a job each where the placement says so, and wait until all are ready. They stay until `stop`.
+        """Start clients, one job each if the placement uses jobs, and wait until all are ready. They run until `stop`.
 
         A scenario uses them by `services: {clients: {server: [ID, ...]}}` and `workload: {nodes: service:clients}`.
         """
@@ -57,13 +57,14 @@ class Clients(VerbGroup):
         progress: bool | RunListener = False,
         **where: Unpack[PlaceKeywords],
     ) -> "Run":
-        """Run a scenario whose load comes from `count` clients, which begin on one edge; they end with the run.
+        """Run a scenario whose load comes from `count` clients, which start simultaneously and are stopped after the
+        run.
 
-        `servers` names, for services of the scenario, the ids of servers that were started before. `placement` is that
-        of the clients; the trials themselves, which merge what the clients measured, run where the scenario says.
+        `servers` maps services of the scenario to the ids of servers that were started before. `placement` is the
+        placement of the clients; the trials, which merge the clients' measurements, run where the scenario specifies.
         """
         source = with_servers(scenario, servers or {})
-        self._workspace.plan(_with_load_on(source, "others"), **where)  # what is wrong is told before anything starts
+        self._workspace.plan(_with_load_on(source, "others"), **where)  # mistakes are reported before anything starts
         ids = [client.id for client in self.start(count, placement=placement, progress=progress)]
         note = listener_of(progress).note
         note(f"up: load clients {', '.join(ids)}")
@@ -75,12 +76,12 @@ class Clients(VerbGroup):
             note(f"down: load clients {', '.join(ids)}")
 
     def running(self) -> list[Server]:
-        """Clients that stand by or work."""
+        """Return the clients that are waiting for work or working."""
         states = running_states(list(self._folder.services.glob(f"{RECIPE.name}-*")))
         return [described(folder, state) for folder, state in states if state.phase not in OVER]
 
     def stop(self, client: str = "") -> StoppedServers:
-        """Stop clients by their id, or all whose id begins so; by default every one."""
+        """Stop the clients whose id is, or starts with, `client`; by default all of them."""
         states = running_states(list(self._folder.services.glob(f"{RECIPE.name}-*")))
         chosen = [item for item in states if item[1].id.startswith(client) and item[1].phase not in OVER]
         if client and not chosen:
@@ -91,7 +92,7 @@ class Clients(VerbGroup):
 
 
 def with_servers(source: Source, servers: Mapping[str, str | list[str]]) -> Source:
-    """The scenario with services that are servers which were started before; as it is where there are none."""
+    """Return the scenario with services bound to servers that were started before; unchanged if `servers` is empty."""
     if not servers:
         return source
     data = content_of(source)
@@ -108,7 +109,7 @@ def _with_load_on(source: Source, nodes: str) -> Source:
 
 
 def content_of(source: Source) -> dict[str, Any]:
-    """As a mapping; relative paths of a file keep their meaning."""
+    """Return the scenario as a mapping. Relative paths keep their meaning."""
     if isinstance(source, Scenario):
         return source.model_dump(mode="json", exclude_unset=True, by_alias=True)
     if isinstance(source, ScenarioText):

@@ -16,15 +16,15 @@ class PairKeywords(TypedDict, total=False):
     """How two sides are compared."""
 
     metrics: Sequence[str]
-    """Only these, each `metric` or `metric.stat`; by default the headline statistics of all."""
+    """Only these metrics, each `metric` or `metric.stat`; by default the headline statistics of all metrics."""
     confidence: float
-    """Of the intervals; 0.95 by default."""
+    """Confidence of the intervals; 0.95 by default."""
     every: bool
     """Every statistic, not only value or mean, and p99."""
     outliers: Literal["keep", "mad"]
-    """mad: leave out values that lie 5 robust deviations off."""
+    """mad: leave out values that are 5 robust deviations away from the others."""
     paired: bool | None
-    """Repetition with repetition; by default where both sides took turns in time."""
+    """Compare repetition with repetition; by default, if the two sides alternated in time."""
 
 
 class CompareKeywords(PairKeywords, total=False):
@@ -33,7 +33,7 @@ class CompareKeywords(PairKeywords, total=False):
     at: str | None
     """Compare targets at equal quality: `recall=0.95`."""
     along: str
-    """Compare the curves of targets along this number: `concurrency`."""
+    """Compare the curves of targets along this parameter: `concurrency`."""
     of: str | None
     """With `at` or `along`: the metric that is compared; by default the throughput."""
 
@@ -41,7 +41,7 @@ class CompareKeywords(PairKeywords, total=False):
 def compare(
     workspace: "Workspace", selectors: Sequence[str], options: CompareKeywords
 ) -> Comparison | CurveComparison | TargetComparison:
-    """Selectors have the full ids of their runs. An option that would do nothing is refused."""
+    """Compare runs or points. `selectors` must have full run ids. An option that would have no effect is refused."""
     folder, confidence = workspace.folder, options.get("confidence", 0.95)
     at, along, of, metrics = options.get("at"), options.get("along", ""), options.get("of"), options.get("metrics", ())
     for_two: dict[str, Any] = {key: options.get(key) for key in ("every", "outliers", "paired") if key in options}

@@ -1,4 +1,4 @@
-"""BenchmarkRun contracts: promised before a run, rendered from a scenario or a run, checked from a file."""
+"""BenchmarkRun contracts: promised before a run, rendered from a scenario or a run, or checked from a file."""
 
 import builtins
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from benchhouse.schema.layout import TrialFolder
 
 @dataclass(frozen=True)
 class ContractTemplate:
-    """A contract to begin with."""
+    """A template for a contract."""
 
     contract: str
     benchmark_class: str
@@ -32,7 +32,7 @@ class ContractTemplate:
 
 @dataclass(frozen=True)
 class RenderedContract:
-    """The contract that a scenario or a run amounts to, and what whoever publishes has to confirm."""
+    """The contract that a scenario or run amounts to, and what its publisher has to confirm."""
 
     contract: BenchmarkRun
     to_confirm: list[str]
@@ -40,17 +40,17 @@ class RenderedContract:
 
 @dataclass(frozen=True)
 class CheckedContract:
-    """A contract without mistakes, and what it is worth: accepted, downgraded or rejected."""
+    """A contract without mistakes, and its status: accepted, downgraded, or rejected."""
 
     contract: BenchmarkRun
     settled: Settled
 
 
 class Contracts(VerbGroup):
-    """BenchmarkRun contracts of a workspace."""
+    """The BenchmarkRun contracts of a workspace."""
 
     def list(self) -> builtins.list[ContractTemplate]:
-        """Contracts to begin with, by class and kind of workload."""
+        """Return the contract templates, by benchmark class and kind of workload."""
         return [
             ContractTemplate(
                 name,
@@ -63,29 +63,29 @@ class Contracts(VerbGroup):
         ]
 
     def show(self, name: str) -> BenchmarkRun:
-        """One of these contracts."""
+        """Return the contract template with this name."""
         return contracts.template(name)
 
     def text(self, contract: BenchmarkRun) -> str:
-        """A contract as YAML."""
+        """Return a contract as YAML."""
         return contracts.as_yaml(contract)
 
     def json_schema(self) -> dict[str, Any]:
-        """The JSON Schema of all contracts."""
+        """Return the JSON Schema of all contracts."""
         return BenchmarkRun.model_json_schema(by_alias=True)
 
     def validate(self, path: Path) -> CheckedContract:
-        """Check a contract file; every mistake is raised with its place."""
+        """Check a contract file. Raises BenchError with the place of every mistake."""
         contract = read_contract(path)
         return CheckedContract(contract.terms, contract.settled)
 
     def validate_text(self, text: str, name: str = "<contract>") -> CheckedContract:
-        """The same of its text, for who has no file; mistakes call it by `name`."""
+        """Check the text of a contract. Errors refer to it by `name`."""
         contract = contract_of(parse_yaml(text, name))
         return CheckedContract(contract.terms, contract.settled)
 
     def render(self, what: str) -> RenderedContract:
-        """The contract that a scenario file or a run amounts to."""
+        """Return the contract that a scenario file or a run amounts to."""
         folder = self._workspace.folder
         if Path(what).suffix in (".yaml", ".yml") or Path(what).is_file():
             return RenderedContract(*contracts.contract_of_plan(prepare(folder, Path(what)).plan, RunEvidence()))

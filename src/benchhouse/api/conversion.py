@@ -1,4 +1,4 @@
-"""Files of other tools as scenarios of ours."""
+"""Convert files of other tools to scenarios."""
 
 import os
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Conversion:
-    """A descriptor as a scenario."""
+    """A descriptor that was converted to a scenario."""
 
     scenario: str
-    """The text of the scenario file; relative paths in it start where the descriptor lies."""
+    """The text of the scenario file. Its relative paths start at the descriptor's folder."""
     notes: list[str]
-    """What of the descriptor has no effect, and why."""
+    """Parts of the descriptor that have no effect, and why."""
     scheduling: str
-    """When the descriptor wants to be run: a cron line or a word for one; empty for a single run."""
+    """When the descriptor is to be run: a cron line or a word for one; empty for a single run."""
 
 
 def convert(folder: WorkspaceFolder, descriptor: str | os.PathLike[str], where: "PlaceKeywords") -> Conversion:

@@ -1,4 +1,4 @@
-"""How an evaluation is planned and carried out: registered benchmarks as one plan, one run after the other."""
+"""Plan and run an evaluation: registered benchmarks as one plan, one run after the other."""
 
 import os
 import time
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
 
 
 class EvaluateKeywords(TypedDict, total=False):
-    """Which benchmarks, by one of the first four, where, and within what."""
+    """Which benchmarks to run (exactly one of the first four fields), where, and within what budget."""
 
     all: bool
     """Every benchmark of the nexus that can be run."""
     package: str | None
-    """Those of a package."""
+    """The benchmarks of this package."""
     model: str | None
-    """Those of a model, by its id or its folder."""
+    """The benchmarks of this model, named by its id or folder."""
     changed_since: str | None
-    """Those that differ from where the checkout left this commit, branch or tag, with all that use them."""
+    """Benchmarks that changed since the checkout branched off this commit, branch, or tag, with all that use them."""
     nexus: str | os.PathLike[str] | None
-    """Folder with packages/; by default $BENCH_NEXUS, else the nearest at or above the workspace."""
+    """Folder with packages/; by default $BENCH_NEXUS, otherwise the nearest one at or above the workspace."""
     executor: str | None
-    """Where jobs go, whatever the scenarios say."""
+    """Where jobs run, overriding the scenarios."""
     runtime: str | None
-    """What jobs run inside, whatever the scenarios say."""
+    """What jobs run inside, overriding the scenarios."""
     site: str | None
     """A site profile, by name or file."""
     budget: Budget | None
     """What all runs together may use."""
     again: bool
-    """Measure also what an earlier run measured under the same conditions."""
+    """Also measure what an earlier run measured under the same conditions."""
 
 
 State = Literal["planned", "running", "interrupted", "ended"]
@@ -66,43 +66,44 @@ State = Literal["planned", "running", "interrupted", "ended"]
 
 @dataclass(frozen=True)
 class EvaluatedRun:
-    """How one benchmark of an evaluation stands."""
+    """The state of one benchmark of an evaluation."""
 
     benchmark: str
     run_id: str
-    """Empty where it was not begun."""
+    """Empty if the run was not started."""
     outcomes: dict[str, int]
     state: Literal["waiting", "begun", "complete", "incomplete", "refused", "not run"]
     why: str = ""
-    """Why it is not complete."""
+    """Why the run is not complete."""
     next: str = ""
     """What to do about it."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was planned, and how each run stands, in the order of the plan."""
+    """What was planned, and the state of each run, in the order of the plan."""
 
     plan: EvaluationPlan
     runs: list[EvaluatedRun] = field(default_factory=list)
     evaluation_id: str = ""
-    """Empty where it was only planned."""
+    """Empty if the evaluation was only planned."""
     submitter: str = ""
-    """Who asked for it."""
+    """Who requested the evaluation."""
     asked: str = ""
-    """What was asked for, as options of `bench evaluate`."""
+    """What was requested, as options of `bench evaluate`."""
     created: str = ""
     state: State = "planned"
-    """planned: nothing was begun yet. interrupted: nobody works on it, and runs of it are still to be done."""
+    """planned: nothing was started yet. interrupted: no process is working on it, and some of its runs are
+    unfinished."""
 
     @property
     def unfinished(self) -> bool:
-        """Whether a run of it is still to be done, or to be tried again."""
+        """Whether a run of this evaluation still has to be done or repeated."""
         return any(run.state != "complete" for run in self.runs)
 
     @property
     def exit_code(self) -> Exit:
-        """What `bench evaluate` ends with: 1 where a trial failed or was not run, 2 for what can't be planned."""
+        """The exit code of `bench evaluate`: 1 if a trial failed or was not run, 2 if something can't be planned."""
         failed = any(run.state != "complete" or set(run.outcomes) - {"succeeded"} for run in self.runs)
         broken = self.plan.count("broken") or any(run.state == "refused" for run in self.runs)
         return Exit.BAD_INPUT if broken else Exit.TRIAL_FAILED if failed else Exit.GOOD
@@ -111,7 +112,7 @@ class Evaluation:
 def plan(
     workspace: "Workspace", keywords: EvaluateKeywords, by: str = ""
 ) -> tuple[EvaluationPlan, list[EvaluationStep]]:
-    """What is run, and what is left out; raises where it takes more than the budget, or `by` is no admin."""
+    """Return what will be run and what is left out. Raises if it exceeds the budget or `by` is not an admin."""
     folder = workspace.folder
     require(folder, "admin", "evaluate", by)
     given = keywords.get("nexus")
@@ -128,7 +129,7 @@ def plan(
 def create(
     workspace: "Workspace", keywords: EvaluateKeywords, *, evaluation_id: str = "", by: str = ""
 ) -> EvaluationLedger:
-    """Plan it and write it down; nothing is begun. Where there is one of this id, it was asked for before: that one."""
+    """Plan an evaluation and record it without starting anything. If the id exists already, return that evaluation."""
     known = EvaluationLedger(workspace.folder.evaluation(evaluation_id)) if evaluation_id else None
     if known and known.exists:
         return known
@@ -155,7 +156,10 @@ def carry_out(
     listener: execution.RunListener,
     each: Callable[[Run], None] = lambda run: None,
 ) -> Evaluation:
-    """Do what is missing, one run after the other; one that fails stops no other. Who asked must still be an admin."""
+    """Do the missing runs one after the other; a failing run does not stop the others.
+
+    Raises BenchError if the person who requested the evaluation is no longer an admin.
+    """
     record = ledger.record
     require(workspace.folder, "admin", "evaluate", record.submitter)
     ledger.own()
@@ -173,17 +177,17 @@ def carry_out(
 
 
 def in_background(workspace: "WorkspaceFolder", ledger: EvaluationLedger) -> None:
-    """Let another process carry it on."""
+    """Continue the evaluation in another process."""
     words, before = ["evaluate", "--resume", ledger.folder.evaluation_id], ledger.lines()
     try:
         execution.start_background_bench(workspace, words, ledger.folder.log, ledger.owner)
     except BenchError:
-        if ledger.lines() == before:  # else it was over before we looked, and says itself how
+        if ledger.lines() == before:  # otherwise it ended before this check, and its ledger records how
             raise
 
 
 def standing(ledger: EvaluationLedger) -> Evaluation:
-    """How it stands, from its files."""
+    """Return the state of an evaluation, from its files."""
     record, alive, lines = ledger.record, ledger.owner() is not None, ledger.lines()
     runs = [_stands(planned, lines.get(number)) for number, planned in enumerate(record.runs)]
     over = all(run.state not in ("waiting", "begun") for run in runs)
@@ -218,18 +222,19 @@ def _options(keywords: EvaluateKeywords) -> str:
 
 @dataclass
 class _SharedBudget:
-    """What is left of the budget of all runs."""
+    """What is left of the budget that all runs share."""
 
     budget: Budget | None
     used: dict[int, Used]
-    """By each run, in all sessions."""
+    """What each run used, in all sessions."""
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self._wall_before = sum(item.wall for item in self.used.values())  # of earlier sessions, those runs alone
+        self._wall_before = sum(item.wall for item in self.used.values())  # runs of earlier sessions only
 
     def left(self, number: int) -> Budget | None:
-        """For a run, which has what it used before; raises BenchError where something is spent."""
+        """Return what is left for a run, including what it used before; None without a budget. Raises if a part is
+        spent."""
         if self.budget is None:
             return None
         others = [item for other, item in self.used.items() if other != number]
@@ -249,7 +254,7 @@ class _SpentError(BenchError):
 
 @dataclass(frozen=True)
 class _EvaluationSession:
-    """Carries out one run after the other."""
+    """Does one run after the other."""
 
     workspace: "Workspace"
     ledger: EvaluationLedger
@@ -258,7 +263,7 @@ class _EvaluationSession:
     purse: _SharedBudget
 
     def carry_out(self, number: int, planned: PlannedRun, before: RunLine | None) -> None:
-        """What can't be started is an answer, too."""
+        """Do one run and record how it ended. A run that can't be started is recorded too."""
         folder, line = self.workspace.folder, before
         known, used = (before.run_id, before.used) if before else ("", Used())
         known = known if known and folder.run(known).record.is_file() else ""
@@ -293,7 +298,7 @@ class _EvaluationSession:
         self.ledger.write(ended)
 
     def _opened(self, planned: PlannedRun, run_id: str, left: Budget | None) -> tuple[Ledger, PreparedRun]:
-        """Made under this id, or what is there of it."""
+        """Create the run under this id, or resume it if it exists."""
         folder, record = self.workspace.folder, self.ledger.record
         if folder.run(run_id).record.is_file():
             return resume_run(folder, run_id)
@@ -309,7 +314,7 @@ class _EvaluationSession:
 
 
 def _used(ledger: Ledger, prepared: PreparedRun) -> Used:
-    """What a run used in all its sessions."""
+    """Return what a run used in all its sessions."""
     spent = Spent.recall(ledger.events(), *most_used(prepared.plan), now())
     price = prepared.plan.scenario.price_per_hour or 0.0
     return Used(

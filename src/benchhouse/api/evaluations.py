@@ -1,4 +1,4 @@
-"""`ws.evaluations`: evaluations that were begun, also by a server or a comment; how they stand, go on and are ended."""
+"""`ws.evaluations`: evaluations that were started, also by a server or a comment; list, continue, and stop them."""
 
 import builtins
 from collections.abc import Callable
@@ -21,20 +21,20 @@ _PATIENCE_S = 90.0
 
 @dataclass(frozen=True)
 class StoppedEvaluation:
-    """What was ended of an evaluation."""
+    """What was stopped of an evaluation."""
 
     evaluation_id: str
     stopped_pid: int | None
-    """The process that carried it out; None where there was none."""
+    """The process that was running the evaluation; None if there was none."""
     run_id: str
-    """The run that was under way; empty where none was."""
+    """The run that was under way; empty if there was none."""
 
 
 class Evaluations(VerbGroup):
-    """Runs that were planned as one."""
+    """Evaluations: runs that were planned together."""
 
     def list(self) -> "builtins.list[Evaluation]":
-        """How each stands, the newest first."""
+        """Return the state of each evaluation, newest first."""
         folder = self._folder
         return [
             evaluation.standing(EvaluationLedger(folder.evaluation(name)))
@@ -42,20 +42,21 @@ class Evaluations(VerbGroup):
         ]
 
     def __getitem__(self, token: str) -> Evaluation:
-        """How one stands, by its id, the beginning of it, or `@last`."""
+        """Return the state of one evaluation, by its id, the first characters of it, or `@last`."""
         return evaluation.standing(find_evaluation(self._folder, token))
 
     def __contains__(self, evaluation_id: str) -> bool:
         return evaluation_id in list_evaluations(self._folder)
 
     def plan(self, *, by: str = "", **wanted: Unpack[EvaluateKeywords]) -> EvaluationPlan:
-        """What one would run and what it would reuse; nothing is begun. `by` as in `submit`."""
+        """Return what an evaluation would run and reuse, without starting anything. `by` as in `submit`."""
         return evaluation.plan(self._workspace, wanted, by)[0]
 
     def submit(self, evaluation_id: str = "", *, by: str = "", **wanted: Unpack[EvaluateKeywords]) -> Evaluation:
-        """Plan one, and let another process carry it out. Asked for twice by the same id there is one.
+        """Plan an evaluation and let another process run it. Repeating the call with the same id does not start a
+        second one.
 
-        `by` is who asks, where a server or an agent knows it; it takes the role `admin`.
+        `by` is who requests it, if a server or agent knows that person, who must have the role `admin`.
         """
         ledger = evaluation.create(self._workspace, wanted, evaluation_id=evaluation_id, by=by)
         if not ledger.begun and ledger.record.runs:
@@ -69,21 +70,21 @@ class Evaluations(VerbGroup):
         progress: "bool | RunListener" = False,
         each: "Callable[[Run], None]" = lambda run: None,
     ) -> Evaluation:
-        """Do what is missing of one; returns when it is over."""
+        """Do the missing runs of an evaluation; return when it is over."""
         from benchhouse.api.execution import listener_of
 
         ledger = find_evaluation(self._folder, token)
         return evaluation.carry_out(self._workspace, ledger, listener_of(progress), each)
 
     def resume(self, token: str) -> Evaluation:
-        """Do what is missing of one, in the background."""
+        """Do the missing runs of an evaluation in the background."""
         ledger = find_evaluation(self._folder, token)
         if ledger.owner() is None and evaluation.standing(ledger).unfinished:
             evaluation.in_background(self._folder, ledger)
         return evaluation.standing(ledger)
 
     def stop(self, token: str) -> StoppedEvaluation:
-        """End it and the run that is under way; what is sealed stays."""
+        """Stop an evaluation and its current run. What is sealed is kept."""
         ledger = find_evaluation(self._folder, token)
         stopped = interrupt(ledger.owner, f"evaluation {ledger.folder.evaluation_id}", _PATIENCE_S)
         begun = next((line.run_id for line in ledger.lines().values() if line.state == "begun"), "")

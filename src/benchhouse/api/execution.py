@@ -1,4 +1,4 @@
-"""The one path of a run: prepare, open, execute, collect, summarise. Whatever starts trials takes it."""
+"""The path that every run takes: prepare, open, execute, collect, summarize."""
 
 import contextlib
 import os
@@ -35,9 +35,9 @@ from benchhouse.sites import places
 
 @dataclass(frozen=True)
 class ScenarioText:
-    """The text of a scenario file, for callers that have no file; messages call it `name`.
+    """The text of a scenario file, for callers that have no file. Messages refer to it by `name`.
 
-    `read_only` is for text from a client that may only read: planning it does not make or enter an environment.
+    `read_only` is for text from a client that may only read: planning it does not create or enter an environment.
     """
 
     text: str
@@ -51,7 +51,7 @@ Source = str | os.PathLike[str] | Mapping[str, Any] | Scenario | ScenarioText
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a run is carried out; nothing here changes what is measured."""
+    """How a run is executed. Nothing here changes what is measured."""
 
     parallel: int | None = None
     rerun_failed: bool = False
@@ -60,7 +60,7 @@ class RunSettings:
 
 
 class PlaceKeywords(TypedDict, total=False):
-    """Where a scenario runs, before what the scenario and the site profile say."""
+    """Where a scenario runs. These settings override the scenario and the site profile."""
 
     executor: str | None
     """local, slurm, ray, dask, spark, kubernetes or ado."""
@@ -69,31 +69,31 @@ class PlaceKeywords(TypedDict, total=False):
     site: str | None
     """A site profile: its file, or the name of a shipped one."""
     contract: str | os.PathLike[str] | None
-    """File of the contract that governs the run, in place of what the scenario says."""
+    """File of the contract that governs the run, instead of the one that the scenario names."""
 
 
 class RunKeywords(PlaceKeywords, total=False):
-    """How a run is carried out, the fields of `RunSettings`, and where it goes."""
+    """How a run is executed (the fields of `RunSettings`), and where it runs."""
 
     parallel: int | None
-    """Trials at a time, in place of what the scenario says."""
+    """Number of trials at a time, overriding the scenario."""
     rerun_failed: bool
-    """Run trials again that failed."""
+    """Repeat trials that failed."""
     textfile: Path | None
-    """A file for node_exporter, kept up to date while the run goes on."""
+    """A file for node_exporter that is kept up to date during the run."""
     labels: Mapping[str, str]
-    """Labels of what is written there."""
+    """Labels of the samples in that file."""
 
 
 def settings_of(keywords: RunKeywords) -> tuple[PlaceKeywords, RunSettings]:
-    """Where a run goes, and how it is carried out."""
+    """Return where a run goes, and how it is executed."""
     rest: dict[str, Any] = dict(keywords)
     places: Any = {key: rest.pop(key) for key in PlaceKeywords.__annotations__ if key in rest}
     return places, RunSettings(**rest)
 
 
 def scenario_inside(root: Path, name: str) -> Path:
-    """A scenario file of a workspace, for somebody who may not have any other file read."""
+    """Return a scenario file of a workspace, for a caller that may not read any other file."""
     root = root.resolve()
     path = root / name
     hidden = any(part.startswith(".") for part in Path(name).parts)
@@ -108,9 +108,10 @@ def scenario_inside(root: Path, name: str) -> Path:
 
 
 def prepare_source(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> tuple[PreparedRun, Path]:
-    """A scenario that was read and planned, and its file, or a label for it.
+    """Return a scenario, read and planned, and its file, or a label for it.
 
-    One that was made in Python: relative paths in it start from the workspace, and messages quote it as YAML.
+    A scenario that was made in Python has no file: its relative paths start at the workspace, and messages quote it as
+    YAML.
     """
     if isinstance(source, str | os.PathLike):
         return prepare(workspace, Path(source), Where(**where)), Path(source)
@@ -119,7 +120,7 @@ def prepare_source(workspace: WorkspaceFolder, source: Source, where: PlaceKeywo
         return prepare_text(workspace, source.text, source.name, workspace.root, place), Path(source.name)
     if isinstance(source, Scenario):
         source = source.model_dump(mode="json", exclude_unset=True, by_alias=True)
-    label = Path(f"<scenario {source.get('scenario', '')}>")  # it stands in no file
+    label = Path(f"<scenario {source.get('scenario', '')}>")  # the scenario has no file
     try:
         text = dump_yaml(to_jsonable_python(dict(source)))
     except PydanticSerializationError as error:
@@ -130,7 +131,7 @@ def prepare_source(workspace: WorkspaceFolder, source: Source, where: PlaceKeywo
 
 
 def prepare_every(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> list[tuple[PreparedRun, Path]]:
-    """The same for what may be a space of ado: one plan for each of its experiments."""
+    """Do the same for a source that may be a space of ado: one plan for each of its experiments."""
     if isinstance(source, str | os.PathLike):
         return [(prepared, Path(source)) for prepared in prepare_all(workspace, Path(source), Where(**where))]
     return [prepare_source(workspace, source, where)]
@@ -143,9 +144,9 @@ def carry_out(
     settings: RunSettings = RunSettings(),  # noqa: B008 - frozen
     listener: RunListener = QUIET,
 ) -> RunSummary:
-    """Execute what is missing of a run, collect it, and check the alarms.
+    """Execute the missing trials of a run, collect it, and check the alarms.
 
-    What is done is collected also when the run is interrupted or breaks off; the exception goes on to the caller.
+    Finished trials are also collected if the run is interrupted or aborts; the exception is then raised again.
     """
     for line in prepared.notes:
         listener.note(f"note: {line}")
@@ -157,7 +158,7 @@ def carry_out(
     try:
         summary = execution.execute(workspace, prepared, ledger, options, listener)
     except (KeyboardInterrupt, BenchError, OSError):
-        with contextlib.suppress(BenchError, OSError):  # what is done is kept, whatever broke the run off
+        with contextlib.suppress(BenchError, OSError):  # finished trials are kept, whatever aborted the run
             _collect(workspace, run_id, listener)
         raise
     finally:
@@ -167,7 +168,8 @@ def carry_out(
 
 
 def collect_run(workspace: WorkspaceFolder, run_id: str, listener: RunListener) -> CollectionReport:
-    """Put the sealed trials of a run into the tables, share them where workspace.yaml says so, check the alarms."""
+    """Collect the sealed trials of a run into the tables, share them if workspace.yaml requires it, and check the
+    alarms."""
     collected = _collect(workspace, run_id, listener)
     if workspace.settings.is_file():
         from benchhouse.runs import sharing
@@ -183,20 +185,21 @@ def collect_run(workspace: WorkspaceFolder, run_id: str, listener: RunListener) 
 
 @dataclass(frozen=True)
 class SubmittedRun:
-    """A run that goes on without us: as jobs of a batch system, as one job of a cluster, or as a process here."""
+    """A run that continues without this process: as jobs of a batch system, one job of a cluster, or a local
+    process."""
 
     run_id: str
     trials: int
     under_way: int | None = None
-    """Trials that a batch system was given."""
+    """Number of trials that were handed to a batch system."""
     job: str | None = None
-    """The cluster's job that carries the whole run."""
+    """The cluster job that runs all trials."""
     pid: int | None = None
-    """The process that carries it on this machine."""
+    """The process that runs the trials on this machine."""
 
 
 def submit(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger, listener: RunListener) -> SubmittedRun:
-    """Hand a run over to whatever carries it, and return."""
+    """Hand a run over to what will execute it, and return."""
     prepared = admit(workspace, prepared, ledger)
     run_id, trials = ledger.folder.run_id, prepared.plan.trial_count
     outlives = plug("executors", prepared.plan.scenario.executor).outlives
@@ -213,13 +216,13 @@ def submit(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger, li
 
 @dataclass(frozen=True)
 class OnBehalf:
-    """For whom a run is started, where a server or an agent does it."""
+    """For whom a server or an agent starts a run."""
 
     submitter: str = ""
     budget: Budget | None = None
-    """What the run may use beside what its scenario says; None: that alone."""
+    """What the run may use in addition to the limits of its scenario; None: only the scenario limits it."""
     scheduled: ScheduledRun | None = None
-    """The slot of a schedule that asks for it."""
+    """The slot of the schedule that requires this run."""
 
 
 def opened(
@@ -231,7 +234,7 @@ def opened(
     new: bool | str = False,
     finished_too: bool = False,
 ) -> Ledger:
-    """The same as `open_run`; where the plan needs approval, whoever wants to hear of it is notified."""
+    """Open a run as `open_run` does; if its plan needs approval, notify those who subscribed to that."""
     try:
         return open_run(workspace, prepared, path, listener.note, new=new, finished_too=finished_too)
     except NeedsApprovalError as error:
@@ -252,7 +255,8 @@ def submit_new(
     *,
     new: bool | str,
 ) -> SubmittedRun:
-    """A run in the background; an unfinished one of the same plan is carried on, unless `new`, which may be its id."""
+    """Start a run in the background. An unfinished run of the same plan is continued, unless `new`, which may be an
+    id."""
     if isinstance(new, str):
         return submit_as(workspace, new, source, where, listener, behalf)
     prepared, path = prepare_source(workspace, source, where)
@@ -268,8 +272,8 @@ def submit_as(
     listener: RunListener,
     behalf: OnBehalf,
 ) -> SubmittedRun:
-    """A new run of that id in the background. Where there is one, it was asked for before, by somebody who was killed:
-    it is started if it never was, and left alone otherwise."""
+    """Start a new run with this id in the background. If it exists, an earlier, killed caller requested it: it is
+    started if it never was, and left alone otherwise."""
     ledger = Ledger(workspace.run(run_id))
     if ledger.folder.record.is_file():
         if not _begun(ledger):
@@ -282,7 +286,7 @@ def submit_as(
         try:
             return submit(workspace, prepared, ledger, listener)
         except BenchError:
-            if not _begun(ledger):  # else another process was quicker
+            if not _begun(ledger):  # otherwise another process was quicker
                 raise
     return SubmittedRun(run_id, ledger.record.trials, pid=ledger.owner() or None)
 
@@ -292,14 +296,14 @@ def _begun(ledger: Ledger) -> bool:
 
 
 def keeper() -> Keep:
-    """What keeps servers of a run alive; it is imported where a run has some."""
+    """Return the function that keeps servers of a run alive. It is imported only if a run has servers."""
     from benchhouse.worker.service_supervisor import keep
 
     return keep
 
 
 def _collect(workspace: WorkspaceFolder, run_id: str, listener: RunListener) -> CollectionReport:
-    """Collect, and note every sealed trial that could not be."""
+    """Collect a run, and note every sealed trial that could not be collected."""
     collected = collect(workspace, run_id)
     if collected.unread_events:
         events = f"{collected.unread_events} event{'' if collected.unread_events == 1 else 's'}"
@@ -315,7 +319,7 @@ def _collect(workspace: WorkspaceFolder, run_id: str, listener: RunListener) -> 
 
 
 def _write_summary(workspace: WorkspaceFolder, run_id: str) -> None:
-    """SCENARIO/RUN/summary.json where the site wants it, of what is collected by now: whole, and anew each time."""
+    """Write SCENARIO/RUN/summary.json from all that is collected so far, if the site profile asks for it."""
     folder = site_folder(places.site(workspace, Ledger(workspace.run(run_id)).record.site), "metrics")
     if folder is None:
         return
@@ -328,7 +332,8 @@ def _write_summary(workspace: WorkspaceFolder, run_id: str) -> None:
 
 
 def listener_of(progress: bool | RunListener) -> RunListener:
-    """True shows progress on the terminal or in the notebook; False nothing."""
+    """Return the listener for `progress`: True shows progress on the terminal or in the notebook, False shows
+    nothing."""
     if not isinstance(progress, bool):
         return progress
     if not progress:

@@ -1,4 +1,4 @@
-"""Results for other tools: `bench export`."""
+"""Export results for other tools: `bench export`."""
 
 import json
 import os
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 GROUP = "exporters"
 MARK = "benchhouse.json"
-"""In a folder that was exported: of what it is, and the sign that it may be replaced."""
+"""File in an exported folder that records what was exported, and marks the folder as replaceable."""
 
 
 @dataclass(frozen=True)
@@ -38,33 +38,33 @@ class Export:
     subject: str
     """The run, or the claim of the packet."""
     where: str
-    """File, folder or store; empty where `text` is all."""
+    """File, folder, or store; empty if the result is only in `text`."""
     text: str
-    """The document, where no file was named."""
+    """The document, if no file was named."""
     points: int
     known: int
-    """Points that the store had already."""
+    """Number of points that the store already had."""
     left_out: tuple[str, ...]
-    """What is no good number, or has no place in the format."""
+    """What is not a valid value or has no place in the format."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """What only the publisher knows of a packet."""
+    """What only the publisher of a packet knows."""
 
     licence: str = ""
     url: str = ""
 
 
 def exporters() -> dict[str, Exporter]:
-    """All that are installed, by kind."""
+    """Return all installed exporters, by kind."""
     return {entry.name: load_object(entry.object) for entry in entries(GROUP)}
 
 
 def export(
     workspace: "Workspace", subject: str, kind: str, output: str | None, published: Published, *, force: bool
 ) -> Export:
-    """Refused where nothing would be in it, and where something is there already that is not to be replaced."""
+    """Export a run or packet. Raises if there is nothing to export, or if the output exists and may not be replaced."""
     exporter: Exporter = plug(GROUP, kind)
     if isinstance(exporter, PacketExporter):
         return _export_packet(exporter, Path(subject), kind, output, published, force=force)
@@ -115,7 +115,8 @@ def _export_folder(
 
 
 def _put_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Filled under another name, synced, and renamed: never half there. The one that it replaces goes last."""
+    """Fill a folder under a temporary name, sync it, and rename it, so that it is never incomplete. A folder that it
+    replaces is removed last."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     sweep_temporaries(folder.parent)
     temporary = folder.with_name(temporary_name(folder.name))

@@ -1,4 +1,4 @@
-"""The gate of a pipeline: a run against an earlier one of this workspace, or against the newest of a store."""
+"""The gate of a pipeline: compare a run with an earlier one of this workspace, or with the newest one of a store."""
 
 import re
 from collections.abc import Sequence
@@ -23,21 +23,21 @@ class GateKeywords(TypedDict, total=False):
     mde: float
     """The smallest worsening that matters, as a share; 0.03 by default."""
     metrics: Sequence[str]
-    """Those that decide, each `metric` or `metric.stat`; by default the experiment's primary metrics."""
+    """The metrics that decide, each `metric` or `metric.stat`; by default the experiment's primary metrics."""
     confidence: float
-    """Of the intervals; 0.95 by default."""
+    """Confidence of the intervals; 0.95 by default."""
     outliers: Literal["keep", "mad"]
-    """mad: leave out values that lie 5 robust deviations off."""
+    """mad: leave out values that are 5 robust deviations away from the others."""
 
 
 def rules(keywords: GateKeywords) -> GateRules:
-    """The rules of the gate, with defaults for what is not given."""
+    """Return the rules of the gate, with defaults for missing keywords."""
     given: dict[str, Any] = {**keywords, "metrics": tuple(keywords.get("metrics", ()))}
     return GateRules(**given)
 
 
 def judge(workspace: "Workspace", base: str, new: str, rules: GateRules, *, record: bool = True) -> Gate:
-    """NEW against BASE; raises NoBaselineError where BASE is a run before the first one (`@last-1` after one run)."""
+    """Judge NEW against BASE. Raises NoBaselineError if BASE precedes the first run (`@last-1` after a single run)."""
     try:
         (chosen,) = workspace.select(base)
     except BenchError as error:
@@ -51,9 +51,9 @@ def judge(workspace: "Workspace", base: str, new: str, rules: GateRules, *, reco
 
 
 def judge_against_store(workspace: "Workspace", store: str, new: str, rules: GateRules, endpoint: str = "") -> Gate:
-    """NEW against the newest other run of its scenario that a store has; that run is brought into the workspace.
+    """Judge NEW against the newest other run of its scenario in a store; that run is brought into the workspace.
 
-    Raises NoBaselineError where the store has none, or is not there yet.
+    Raises NoBaselineError if the store has no such run or does not exist yet.
     """
     (chosen,) = workspace.select(new)
     run_id = chosen.partition(":")[0]

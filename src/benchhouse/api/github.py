@@ -1,4 +1,4 @@
-"""`ws.github`: what GitHub asked for, how it is taken, and who carries it out."""
+"""`ws.github`: requests from GitHub, how they are received, and what processes them."""
 
 import builtins
 import functools
@@ -38,24 +38,24 @@ class GitHubOrder:
     time: str
     repository: str
     number: int
-    """Of the issue or pull request; 0: none."""
+    """Number of the issue or pull request; 0 if there is none."""
     login: str
     text: str
     state: str
-    """asked, running, answering or done."""
+    """asked, running, answering, or done."""
     run_id: str
-    """Of the run that it started; empty where it started none."""
+    """The run that the order started; empty if it started none."""
     answer: str
 
 
 class WebhookDoor:
-    """What takes webhooks: settings are read once, and secrets from the environment of this process."""
+    """Receives webhooks. Settings are read once; secrets come from the environment of this process."""
 
     def __init__(self, settings: GitHubSettings, secret: str, store: GitHubStore) -> None:
         self._settings, self._secret, self._store = settings, secret, store
 
     def read(self, headers: Mapping[str, str], body: bytes) -> Delivery:
-        """Raises Refused."""
+        """Read and check a delivery. Raises DeliveryRefused."""
         if not self._secret:
             raise DeliveryRefused(
                 503, f"the variable {reference(self._settings.webhook_secret)} is not set for the server"
@@ -63,7 +63,7 @@ class WebhookDoor:
         return read_delivery(headers, body, self._settings, self._secret)
 
     def take(self, deliveries: Sequence[Delivery]) -> list[bool]:
-        """Durably, all at once, on one thread; False for each that was taken before."""
+        """Store all deliveries durably at once, on one thread. Return False for each that was stored before."""
         return self._store.take(deliveries, time.time())
 
 
@@ -71,14 +71,14 @@ class GitHubVerbs(VerbGroup):
     """Webhooks, commands in comments, and reports on pull requests."""
 
     def list(self, limit: int = 50) -> "builtins.list[GitHubOrder]":
-        """What was asked for, the newest first."""
+        """Return the orders from GitHub, newest first."""
         with opened(self._folder) as store:
             return [_shown(kept) for kept in store.recent(limit)]
 
     def report(self, gate: str | os.PathLike[str], *, name: str = "benchmark") -> Reported:
-        """Write what `bench gate --json` said beside the commit and into the pull request of a workflow's event.
+        """Publish the answer of `bench gate --json` on the commit and the pull request of a workflow's event.
 
-        The repository, the commit and the pull request are those of GitHub's event, whatever the file says.
+        The repository, commit, and pull request are those of GitHub's event, whatever the file contains.
         """
         environment = os.environ
         event_file, token = Path(environment.get("GITHUB_EVENT_PATH", "")), environment.get("GITHUB_TOKEN", "")
@@ -95,7 +95,7 @@ class GitHubVerbs(VerbGroup):
         return report(answer, name, place_of(event, environment, github), github)
 
     def settings(self) -> GitHubSettings:
-        """`github` of workspace.yaml; raises where there is none."""
+        """Return `github` of workspace.yaml. Raises BenchError if there is none."""
         file = workspace_file(self._folder)
         if file is None or file.github is None:
             raise BenchError(
@@ -105,7 +105,8 @@ class GitHubVerbs(VerbGroup):
 
     @contextmanager
     def at_work(self, *, once: bool, poll: bool, note: Callable[[str], None]) -> Iterator[None]:
-        """Carry out what GitHub asks for beside the caller, or `once` before it; nothing without `github` settings."""
+        """Process GitHub's orders while the caller's block runs, or `once` before it. Without `github` settings, do
+        nothing."""
         file = workspace_file(self._folder)
         if not poll and (file is None or file.github is None):
             yield
@@ -142,7 +143,7 @@ class GitHubVerbs(VerbGroup):
             worker.stop()
 
     def door(self) -> WebhookDoor:
-        """For a server that takes webhooks; used by one thread."""
+        """Return the receiver for a server that takes webhooks. Only one thread may use it."""
         settings = self.settings()
         secret = os.environ.get(reference(settings.webhook_secret) or "", "")
         return WebhookDoor(settings, secret, GitHubStore(self._folder))

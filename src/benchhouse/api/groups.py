@@ -1,4 +1,4 @@
-"""The groups of verbs of a workspace, such as `ws.servers.start(...)`; each is imported when it is used."""
+"""The groups of verbs of a workspace, such as `ws.servers.start(...)`. Each is imported when it is first used."""
 
 import os
 from typing import TYPE_CHECKING, Unpack, cast
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 class Groups:
-    """What `Workspace` has beside its own methods: an object for each group of verbs."""
+    """What `Workspace` has in addition to its own methods: one object for each group of verbs."""
 
     @property
     def _workspace(self) -> "Workspace":
         return cast("Workspace", self)  # only Workspace derives from this
 
     def changes(self, since: str = "24h") -> "Changes":
-        """What changed since then, and what needs a person: runs, levels, broken baselines, alarms."""
+        """Return what changed since a time, and what needs a person: runs, levels, broken baselines, alarms."""
         from benchhouse.api.changes import changes
 
         return changes(self._workspace.folder, since)
@@ -52,7 +52,7 @@ class Groups:
     def query_within(self, limits: "QueryLimits", sql: str) -> "LimitedAnswer":
         """Return the answer to one SELECT that somebody else wrote, over the tables of this workspace.
 
-        It runs in a process of its own, which is killed when it exceeds a limit; BenchError then names the limit.
+        It runs in its own process, which is killed when it exceeds a limit; BenchError then names the limit.
         """
         from benchhouse.api.answers import LimitedAnswer
         from benchhouse.warehouse.query import Warehouse
@@ -70,8 +70,9 @@ class Groups:
     ) -> "Evaluation":
         """Run registered benchmarks of a nexus: `all=True`, or those of a `package`, a `model`, or `changed_since`.
 
-        All are planned first, as one plan within `budget`; what an earlier run measured under the same conditions is
-        reused. One run follows the other, and `each` is called with every one that is over. `dry_run` only plans.
+        All are first planned together within `budget`; what an earlier run measured under the same conditions is
+        reused. The runs are executed one after the other, and `each` is called with every run that has ended. `dry_run`
+        only plans.
         """
         from benchhouse.api import evaluation
         from benchhouse.api.execution import listener_of
@@ -83,13 +84,14 @@ class Groups:
 
     @property
     def evaluations(self) -> "Evaluations":
-        """Evaluations that were begun: `ws.evaluations.list()`, `ws.evaluations.submit(all=True)`."""
+        """Evaluations that were started: `ws.evaluations.list()`, `ws.evaluations.submit(all=True)`."""
         from benchhouse.api.evaluations import Evaluations
 
         return Evaluations(self._workspace)
 
     def convert(self, descriptor: "str | os.PathLike[str]", **where: Unpack["PlaceKeywords"]) -> "Conversion":
-        """A descriptor of Benchmark AI (TOML) as a scenario, and what of it has no effect here."""
+        """Convert a descriptor of Benchmark AI (TOML) to a scenario, and list which of its parts have no effect
+        here."""
         from benchhouse.api.conversion import convert
 
         return convert(self._workspace.folder, descriptor, where)
@@ -110,14 +112,14 @@ class Groups:
 
     @property
     def audit(self) -> "Audit":
-        """What was written through `bench serve`, by whom: `ws.audit.list()`."""
+        """What was written through `bench serve`, and by whom: `ws.audit.list()`."""
         from benchhouse.api.access import Audit
 
         return Audit(self._workspace)
 
     @property
     def baselines(self) -> "Baselines":
-        """Accepted levels that new runs are held to: `ws.baselines.accept("first/name=short")`."""
+        """Accepted levels that new runs are compared with: `ws.baselines.accept("first/name=short")`."""
         from benchhouse.api.alarms import Baselines
 
         return Baselines(self._workspace)
@@ -131,7 +133,7 @@ class Groups:
 
     @property
     def claims(self) -> "Claims":
-        """Numbers that may be published: `ws.claims.make("@last:name=flat:qps")`."""
+        """Values that may be published: `ws.claims.make("@last:name=flat:qps")`."""
         from benchhouse.api.claims import Claims
 
         return Claims(self._workspace)
@@ -159,7 +161,7 @@ class Groups:
 
     @property
     def new(self) -> "Scaffolds":
-        """First files to be filled in: `ws.new.scenario("mine", experiment="vector.search")`."""
+        """Template files to fill in: `ws.new.scenario("mine", experiment="vector.search")`."""
         from benchhouse.api.packages import Scaffolds
 
         return Scaffolds(self._workspace)
@@ -180,7 +182,7 @@ class Groups:
 
     @property
     def servers(self) -> "Servers":
-        """Servers that live until they are stopped: `ws.servers.start("postgres")`."""
+        """Servers that run until they are stopped: `ws.servers.start("postgres")`."""
         from benchhouse.api.servers import Servers
 
         return Servers(self._workspace)
@@ -201,21 +203,21 @@ class Groups:
 
     @property
     def logs(self) -> "Logs":
-        """What trials, servers and workers printed: `ws.logs.tail("@last")`."""
+        """What trials, servers, and workers printed: `ws.logs.tail("@last")`."""
         from benchhouse.api.observation import Logs
 
         return Logs(self._workspace)
 
     @property
     def github(self) -> "GitHubVerbs":
-        """What GitHub asks for by webhooks and comments, and reports on pull requests: `ws.github.list()`."""
+        """Orders from GitHub webhooks and comments, and reports on pull requests: `ws.github.list()`."""
         from benchhouse.api.github import GitHubVerbs
 
         return GitHubVerbs(self._workspace)
 
     @property
     def schedules(self) -> "Schedules":
-        """Runs that somebody else's clock starts: `ws.schedules.render("nightly.yaml", "0 2 * * *")`."""
+        """Runs that an external clock starts: `ws.schedules.render("nightly.yaml", "0 2 * * *")`."""
         from benchhouse.api.schedules import Schedules
 
         return Schedules(self._workspace)
@@ -243,14 +245,14 @@ class Groups:
 
     @property
     def tokens(self) -> "Tokens":
-        """Tokens by which `bench serve` knows people and programs: `ws.tokens.make("ada", "run")`."""
+        """Tokens that identify people and programs to `bench serve`: `ws.tokens.make("ada", "run")`."""
         from benchhouse.api.access import Tokens
 
         return Tokens(self._workspace)
 
     @property
     def views(self) -> "Views":
-        """The curated store seen from one side: `ws.views.release("0.9.1", "0.10.0")`."""
+        """Views of the curated store: `ws.views.release("0.9.1", "0.10.0")`."""
         from benchhouse.api.views import Views
 
         return Views(self._workspace)
@@ -263,10 +265,10 @@ class Groups:
         mapping: str | os.PathLike[str] | None = None,
         progress: "bool | RunListener" = False,
     ) -> "Imports":
-        """Make runs of files that other tools wrote: one file, or all of a folder that an importer knows.
+        """Make runs from files that other tools wrote: one file, or every file in a folder that an importer recognizes.
 
-        `kind` names the importer where the file does not tell; `mapping` says what columns of a table are. The same
-        bytes are imported once. A file that is not as its tool writes it leaves nothing behind.
+        `kind` names the importer if the file does not identify its tool; `mapping` describes the columns of a table.
+        The same bytes are imported only once. A file that is not in its tool's format leaves nothing behind.
         """
         from pathlib import Path
 
@@ -286,10 +288,11 @@ class Groups:
         licence: str = "",
         url: str = "",
     ) -> "Export":
-        """The good numbers of a run, or what the packet of a claim holds, in the format of another tool.
+        """Export the valid values of a run, or the content of a claim's packet, in the format of another tool.
 
-        `kind` is one of `ws.catalog.exporters()`. Without `output` a document is in `.text`. What is there already is
-        replaced with `force` alone; a store, such as MLflow's, has each point once. `licence` and `url` are of packets.
+        `kind` is one of `ws.catalog.exporters()`. Without `output`, a document is returned in `.text`. An existing
+        export is replaced only with `force`; a store, such as MLflow's, holds each point once. `licence` and `url`
+        apply to packets.
         """
         from benchhouse.api.exporting import Published, export
 

@@ -1,4 +1,4 @@
-"""Hot metrics of recent runs as one page, for a Prometheus that scrapes: what `--textfile` writes, of all of them."""
+"""Hot metrics of recent runs as one page that Prometheus scrapes: what `--textfile` writes, for all of these runs."""
 
 import contextlib
 import threading
@@ -16,13 +16,13 @@ from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.trial import TrialSpec
 
 DAYS = 30
-"""How long results are hot."""
+"""For how many days results are hot."""
 _MOST_RUNS = 100
 OVER_BUDGET = "benchhouse_scrape_series_dropped"
 
 
 class HotMetrics:
-    """Keeps what it read of each run, so that a scrape reads new trials alone. Threads take turns."""
+    """Remembers what it read of each run, so that a scrape reads only new trials. Threads wait for each other."""
 
     def __init__(self, workspace: WorkspaceFolder) -> None:
         self._workspace = workspace
@@ -30,7 +30,8 @@ class HotMetrics:
         self._turn = threading.Lock()
 
     def page(self, beside: Iterable[TextfileSample] = ()) -> str:
-        """Text format 0.0.4: the newest runs of the last 30 days that fit the budget, and what is `beside` them."""
+        """Return text format 0.0.4: the samples of `beside`, and the newest runs of the last 30 days that fit the
+        budget."""
         with self._turn:
             found = run_page(self._workspace, {"since": f"{DAYS}d"}, None, _MOST_RUNS).runs
             self._kept = {run.run_id: self._kept.get(run.run_id) or _Known(run.run_id) for run in found}
@@ -51,15 +52,15 @@ class _Known:
         self._read: set[tuple[str, str]] = set()
 
     def samples(self, workspace: WorkspaceFolder, run: RunStatus) -> list[TextfileSample]:
-        with contextlib.suppress(BenchError, OSError):  # a ledger that can't be read is told by `bench status`
+        with contextlib.suppress(BenchError, OSError):  # `bench status` reports a ledger that can't be read
             for event in Ledger(workspace.run(run.run_id)).events():
                 if event.event != "ended" or not event.trial_id or not event.manifest:
                     continue
                 if (event.trial_id, event.manifest) not in self._read:
                     self._read.add((event.trial_id, event.manifest))
-                    with contextlib.suppress(OSError, ValueError):  # pruned: its numbers are in the tables
+                    with contextlib.suppress(OSError, ValueError):  # pruned: its values are in the tables
                         self._take(workspace, run.scenario, event.trial_id, event.time)
-        if self._series is None:  # which labels its contract drops is known by the first trial
+        if self._series is None:  # the first trial shows which labels the contract drops
             return []
         self._series.count(run.outcomes, run.trials)
         return self._series.samples()
@@ -74,5 +75,5 @@ class _Known:
 
 
 def _given(spec: TrialSpec) -> dict[str, str]:
-    """The labels that the user gave for the text file of the run."""
+    """Return the labels that the user set for the text file of the run."""
     return {str(name): value for name, value in spec.monitors.labels.items()} if spec.monitors else {}

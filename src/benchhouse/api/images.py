@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LockedImage:
-    """An image of a registry as `images.lock.yaml` has it."""
+    """A registry image as recorded in `images.lock.yaml`."""
 
     reference: str
     """NAME:TAG."""
     digest: str
-    """sha256:... of its manifest."""
+    """sha256:... of the manifest."""
     source: str
-    """Registry that said so; `given`: whoever pinned it."""
+    """Registry that reported the digest; `given` if a person pinned it."""
     pinned: str
-    """When, UTC."""
+    """When it was pinned, UTC."""
     path: str
-    """The .sif file that was pulled of it; empty: none."""
+    """The .sif file that was pulled from it; empty if there is none."""
 
 
 class Images(VerbGroup):
-    """Container images: files of a site, each pinned by the digest of its bytes, and what names in registries stand
-    for. `site` is a profile by name or file."""
+    """Container images: files of a site, each pinned by the digest of its bytes, and the digests of names in
+    registries. `site` is a profile, by name or file."""
 
     def pull(
         self,
@@ -49,7 +49,8 @@ class Images(VerbGroup):
         site: str | None = None,
         progress: "bool | RunListener" = False,
     ) -> PinnedImage:
-        """Pull an image from a registry; a tag is resolved to its digest, by the lock or else by the registry."""
+        """Pull an image from a registry. A tag is resolved to its digest by the lock or, failing that, by the
+        registry."""
         from benchhouse.api.execution import listener_of
 
         lock, note = read_lock(self._folder.image_lock), listener_of(progress).note
@@ -62,22 +63,22 @@ class Images(VerbGroup):
         return images.build(places.site(self._folder, site), Path(definition), name, licence)
 
     def add(self, path: str | os.PathLike[str], *, licence: str = "") -> PinnedImage:
-        """Pin an existing .sif file, where it is, as it is now."""
+        """Pin an existing .sif file in its present place and state."""
         return images.add(Path(path), licence)
 
     def pinned(self, site: str | None = None) -> list[PinnedImage]:
-        """All pinned images, from their record; their bytes are not read."""
+        """Return all pinned images from their record, without reading their bytes."""
         return images.images(places.site(self._folder, site))
 
     def verify(self, site: str | None = None) -> list[PinnedImage]:
-        """Read every image again; `state` says whether it is unchanged, changed or gone."""
+        """Read every image again. `state` shows whether it is unchanged, changed, or gone."""
         return images.verify(places.site(self._folder, site))
 
     def pin(self, *names: str, update: bool = False, progress: "bool | RunListener" = False) -> list[PinnedReference]:
-        """Ask registries which digests images stand for, and keep that in `images.lock.yaml` of the workspace.
+        """Query registries for the digests of images, and record them in `images.lock.yaml` of the workspace.
 
-        `names` are recipes, or NAME:TAG; by default every recipe that names a published image. What is pinned stays
-        so without `update`. NAME:TAG@sha256:... is taken as it is. Raises BenchError where no registry answers.
+        `names` are recipes, or NAME:TAG; by default every recipe that names a published image. Pinned images stay as
+        they are without `update`. NAME:TAG@sha256:... is recorded as given. Raises BenchError if no registry answers.
         """
         from benchhouse.api.execution import listener_of
 
@@ -89,9 +90,10 @@ class Images(VerbGroup):
         return _heard(image_pins.pin(self._folder.image_lock, references, _known(published), note, update=update))
 
     def check(self, *names: str, progress: "bool | RunListener" = False) -> list[PinnedReference]:
-        """Ask registries whether tags are still what they are pinned to; by default all that are. Nothing is written.
+        """Check with registries whether tags still have their pinned digests; by default all pinned tags. Nothing is
+        written.
 
-        `state` is unchanged, moved or failed. Raises BenchError where no registry answers.
+        `state` is unchanged, moved, or failed. Raises BenchError if no registry answers.
         """
         from benchhouse.api.execution import listener_of
 
@@ -105,7 +107,7 @@ class Images(VerbGroup):
         return _heard(image_pins.check(references, listener_of(progress).note))
 
     def references(self, site: str | None = None) -> list[LockedImage]:
-        """What `images.lock.yaml` pins, by name, and which file was pulled of it."""
+        """Return the images that `images.lock.yaml` pins, by name, and the file that was pulled from each."""
         folder = places.images_if_known(places.site(self._folder, site))
         listed = []
         for key, pin in sorted(read_lock(self._folder.image_lock).images.items()):
@@ -114,17 +116,17 @@ class Images(VerbGroup):
         return listed
 
     def published(self) -> dict[str, str]:
-        """The image that each recipe names, by the recipe's name."""
+        """Return the image that each recipe names, by the recipe's name."""
         return {name: str(reference) for name, reference in self._published().items() if reference}
 
     def _published(self) -> dict[str, ImageReference | None]:
-        """The image of each recipe, by the recipe's name; None where it names none."""
+        """Return the image of each recipe, by the recipe's name; None if it names none."""
         recipes = [item.recipe for item in list_recipes(self._folder.recipes)[0]]
         return {item.name: parse_reference(item.published) if item.published else None for item in recipes}
 
 
 def _reference(name: str, published: Mapping[str, ImageReference | None], recipes: Path) -> ImageReference:
-    """What the name of a recipe, its file, or NAME:TAG means."""
+    """Return the image that NAME:TAG, a recipe's name, or a recipe's file stands for."""
     if name.endswith((".yaml", ".yml")):
         recipe = find_recipe(name, recipes).recipe
         published = {name: parse_reference(recipe.published) if recipe.published else None}
@@ -142,13 +144,13 @@ def _reference(name: str, published: Mapping[str, ImageReference | None], recipe
 
 
 def _known(published: Mapping[str, ImageReference | None]) -> dict[str, Pin]:
-    """Digests that come with recipes."""
+    """Return the digests that recipes specify."""
     references = [item for item in published.values() if item and item.digest]
     return {item.tagged: Pin(digest=item.digest, source="recipe", pinned="") for item in references}
 
 
 def _heard(results: list[PinnedReference]) -> list[PinnedReference]:
-    """Raises where not one registry has answered."""
+    """Return the results. Raises BenchError if no registry answered."""
     if results and all(item.state == "failed" for item in results):
         more = f" (and {len(results) - 1} more)" if len(results) > 1 else ""
         raise BenchError(f"{results[0].message}{more}", results[0].hint, Exit.TRIAL_FAILED)

@@ -1,4 +1,4 @@
-"""Results of other tools as runs: `bench import`."""
+"""Import results of other tools as runs: `bench import`."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OwnFigure:
-    """A figure that the tool itself gives, beside ours of the same samples."""
+    """A value that the tool itself reports, next to ours from the same samples."""
 
     case: str
     metric: str
@@ -32,12 +32,12 @@ class OwnFigure:
     ours: float | None
     theirs: float
     because: str
-    """Why they may differ; empty: nothing is known that would explain it."""
+    """Why the two may differ; empty if no reason is known."""
 
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """A file of another tool, and the run that was made of it."""
+    """A file of another tool, and the run that was made from it."""
 
     run_id: str
     file: str
@@ -47,18 +47,18 @@ class ImportedRun:
     sha256: str
     cases: int
     before: bool
-    """Whether the same bytes had been imported before: then nothing was done."""
+    """Whether the same bytes had been imported before; nothing was done then."""
     complete: bool
     figures: tuple[OwnFigure, ...]
     missing: dict[str, str]
-    """What the file does not say, and why."""
+    """What the file does not state, and why."""
     doubts: tuple[str, ...] = ()
-    """What makes its numbers doubtful, as the importer found or the tool itself says."""
+    """What makes its values doubtful, as found by the importer or reported by the tool itself."""
 
 
 @dataclass(frozen=True)
 class RefusedFile:
-    """A file of a folder that an importer knows and that is not as its tool writes it."""
+    """A file in a folder that an importer recognized, but that is not in its tool's format."""
 
     file: str
     because: str
@@ -67,7 +67,7 @@ class RefusedFile:
 
 @dataclass(frozen=True)
 class Imports:
-    """What `bench import` did: runs, and of a folder what was refused, and files that no importer knows."""
+    """The result of `bench import`: runs and, for a folder, refused files and files that no importer recognizes."""
 
     runs: tuple[ImportedRun, ...]
     unknown: tuple[str, ...] = ()
@@ -77,9 +77,9 @@ class Imports:
 def import_path(
     workspace: "Workspace", path: Path, kind: str | None, mapping: Path | None, listener: RunListener = QUIET
 ) -> Imports:
-    """Import a file, or each file of a folder that an importer knows, in the order of their names.
+    """Import a file, or each file of a folder that an importer recognizes, in the order of their names.
 
-    A file of a folder that is refused keeps none of the others back.
+    A refused file of a folder does not prevent the import of the others.
     """
     if not path.is_dir():
         return Imports((_import_file(workspace, path, kind, mapping, listener),))
@@ -103,7 +103,7 @@ def import_path(
 
 
 def _files(folder: Path, evidence: Path) -> list[Path]:
-    """All below a folder but hidden ones, and our own evidence, which holds what was imported before."""
+    """Return all files below a folder except hidden ones and our own evidence, which holds earlier imports."""
     every = (item for item in folder.rglob("*") if item.is_file() and not item.is_relative_to(evidence))
     return sorted(item for item in every if not any(part[0] == "." for part in item.relative_to(folder).parts))
 
@@ -150,7 +150,8 @@ def _label(case: ReadCase) -> str:
 
 
 def _of_cases(reading: ImportedReading, pairs: Callable[[ReadCase], Iterable[tuple[str, str]]]) -> dict[str, str]:
-    """What is so of cases: as it is where it is so of all, else with the name of the first."""
+    """Return the notes of cases by name. A note that does not apply to all cases also names the first case it applies
+    to."""
     cases: dict[tuple[str, str], list[ReadCase]] = {}
     for case in reading.cases:
         for pair in dict.fromkeys(pairs(case)):

@@ -1,4 +1,4 @@
-"""`ws.infra`: clusters as plain files, with what they cost; nothing is started unless it is asked for."""
+"""`ws.infra`: clusters as plain files, with their costs. Nothing is started unless that is requested."""
 
 import os
 import secrets
@@ -23,12 +23,12 @@ _PRICES = Path(providers.__file__).parent / "prices.yaml"
 
 
 class InfraKeywords(TypedDict, total=False):
-    """What a cluster is to be like. Kind and Slurm know `nodes` only, as one number."""
+    """The properties of a cluster. For kind and Slurm, only `nodes` and `gpu_nodes` apply."""
 
     region: str | None
-    """Of AWS: us-east-1."""
+    """AWS region: us-east-1."""
     nodes: str | int | None
-    """Nodes without GPUs: `2`, or `1..4` where an autoscaler adds and removes them."""
+    """Nodes without GPUs: `2`, or `1..4` if an autoscaler adds and removes them."""
     gpu_nodes: str | int | None
     """Nodes with GPUs, none by default."""
     instance_type: str | None
@@ -39,28 +39,28 @@ class InfraKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Infra:
-    """One infrastructure: as it is planned, or as it lies in its folder."""
+    """An infrastructure, as it is planned or as it exists in its folder."""
 
     request: InfraRequest
     folder: Path
     stage: Stage | None
-    """How far it got; None where nothing is written yet."""
+    """How far it got; None if nothing is written yet."""
     files: list[InfraFile]
     cost: Cost
     create: list[tuple[str, ...]]
-    """The commands that make it, in their order."""
+    """The commands that create it, in order."""
     destroy: list[tuple[str, ...]]
-    """The commands that remove it."""
+    """The commands that remove it, in order."""
 
     @property
     def may_run(self) -> bool:
-        """Whether there may be something to remove: it was applied from here, or the programs left their traces."""
+        """Whether there may be something to remove: it was applied from here, or the programs left traces."""
         return self.stage in ("applying", "applied", "destroying") or (
             self.stage == "written" and bool(self.named("made"))
         )
 
     def named(self, *states: str) -> list[str]:
-        """The files in these states."""
+        """Return the names of the files in these states."""
         return [file.name for file in self.files if file.state in states]
 
 
@@ -70,11 +70,11 @@ class InfraPlan(Infra):
 
     manifest: InfraManifest
     texts: dict[str, str]
-    """The files, by name."""
+    """The texts of the files, by file name."""
 
 
 class Infrastructures(VerbGroup):
-    """Clusters on AWS, in kind or with Slurm, as files that an engineer can read and own."""
+    """Clusters on AWS, in kind, or with Slurm, as files that an engineer can read and own."""
 
     def plan(
         self,
@@ -85,11 +85,11 @@ class Infrastructures(VerbGroup):
         prices: str | os.PathLike[str] | None = None,
         **settings: Unpack[InfraKeywords],
     ) -> InfraPlan:
-        """What would be written into `output`, by default `infra/NAME` of the workspace. Nothing is touched.
+        """Return what would be written into `output`, by default `infra/NAME` of the workspace. Nothing is changed.
 
-        `prices` is a file of prices to estimate with, in place of the one that comes along.
+        `prices` is a file of prices for the estimate, instead of the file that comes with benchhouse.
         """
-        _request(provider, name, settings)  # its name is a folder's
+        _request(provider, name, settings)  # raises if the name can't name a folder
         path = self._path(output or f"infra/{name}")
         folder, suffix = InfraFolder(path), secrets.token_hex(4)
         before = folder.manifest()
@@ -108,16 +108,16 @@ class Infrastructures(VerbGroup):
         known = {file.name: file for file in folder.states(manifest)} if before else {}
         table = known.get("prices.yaml", InfraFile("prices.yaml", "planned"))
         source = Path(prices) if prices else path / table.name if table.state in ("written", "edited") else _PRICES
-        if provider == "aws":  # what somebody edited is read, and stays theirs
+        if provider == "aws":  # an edited file is read, and kept as edited
             texts[table.name] = _text(_PRICES if table.state == "edited" else source)
         files = [known.get(name, InfraFile(name, "planned")) for name in texts]
         drawn = _drawn(manifest, path, files, _prices(source))
         return InfraPlan(**vars(drawn) | {"stage": before.stage if before else None}, manifest=manifest, texts=texts)
 
     def create(self, plan: InfraPlan, *, apply: bool = False, note: Callable[[str], None] = lambda text: None) -> Infra:
-        """Write the files of a plan, and with `apply` run its commands; called again it finishes what was interrupted.
+        """Write the files of a plan and, with `apply`, run its commands. Repeat the call to finish an interrupted one.
 
-        A file that somebody edited stays as it is, and then nothing is applied. `note` is told of each command.
+        A file that was edited is left as it is, and then nothing is applied. `note` is called with each command.
         """
         folder = InfraFolder(plan.folder)
         commands = programs.resolved(providers.steps(plan.request, plan.folder).create) if apply else []
@@ -130,7 +130,7 @@ class Infrastructures(VerbGroup):
         return self.show(plan.folder)
 
     def show(self, folder: str | os.PathLike[str] | None = None) -> Infra:
-        """What lies in a folder, by default the only one below `infra/` of the workspace."""
+        """Return the infrastructure in a folder, by default the only one below `infra/` of the workspace."""
         path = self._path(folder or self._only())
         manifest = InfraFolder(path).manifest()
         if manifest is None:
@@ -141,7 +141,7 @@ class Infrastructures(VerbGroup):
         return _drawn(manifest, path, InfraFolder(path).states(manifest), _prices(path / "prices.yaml"))
 
     def folders(self) -> list[Path]:
-        """Those below `infra/` of the workspace."""
+        """Return the folders of infrastructures below `infra/` of the workspace."""
         return sorted(path.parent for path in (self._folder.root / "infra").glob(f"*/{MANIFEST}"))
 
     def destroy(
@@ -151,9 +151,10 @@ class Infrastructures(VerbGroup):
         apply: bool = False,
         note: Callable[[str], None] = lambda text: None,
     ) -> Infra:
-        """With `apply`: run the commands that remove it, where it was applied, then remove the files that were written.
+        """With `apply`, run the commands that remove an infrastructure if it was applied, then remove the written
+        files.
 
-        Returns what was there, and without `apply` does nothing else. Edited files and files of others stay.
+        Returns what was there; without `apply`, does nothing else. Edited files and files of others are kept.
         """
         infra = self.show(folder)
         if not apply:
@@ -183,7 +184,8 @@ class Infrastructures(VerbGroup):
 
     @staticmethod
     def _only_ours(folder: InfraFolder, manifest: InfraManifest, commands: list[tuple[str, ...]]) -> None:
-        """What is applied or destroyed was written here, every byte of it; else its owner runs the commands."""
+        """Raise unless every byte of what is applied or destroyed was written here; otherwise its owner runs the
+        commands."""
         read_too = providers.steps(manifest.request, folder.path).read_too
         for file in folder.states(manifest):
             foreign = file.state == "foreign" and file.name.endswith(read_too)
@@ -198,7 +200,7 @@ class Infrastructures(VerbGroup):
 
 
 def _request(provider: str, name: str, settings: InfraKeywords, before: InfraManifest | None = None) -> InfraRequest:
-    """What is asked for; what is not said stays as it was `before`."""
+    """Return the requested properties; those that are not given stay as in `before`."""
     given = {key: value for key, value in settings.items() if value is not None}
     if provider != "aws" and (wrong := given.keys() - {"nodes", "gpu_nodes"}):
         option = sorted(wrong)[0].replace("_", "-")

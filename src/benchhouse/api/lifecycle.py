@@ -1,4 +1,4 @@
-"""Servers, monitors and clients brought up in order for the load of a scenario, and taken down in reverse."""
+"""Start servers, monitors, and clients in order for the load of a scenario, and stop them in reverse order."""
 
 import contextlib
 from collections.abc import Mapping
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OfferedLoad:
-    """What is offered to a server that was started for it."""
+    """The load that is sent to a server that was started for it."""
 
     scenario: Source
-    """It asks the server as `service:NAME`, NAME being that of a service with this recipe, else of the recipe."""
+    """The scenario addresses the server as `service:NAME`: the name of its service with this recipe, otherwise the
+    recipe's."""
     clients: int = 1
-    """Load clients, each a job where the server is one; 0: the load comes from the trials themselves."""
+    """Number of load clients, each a job if the server is one; 0: the load comes from the trials themselves."""
 
 
 def start(
@@ -38,7 +39,7 @@ def start(
     placement: Placement | None,
     progress: bool | RunListener,
 ) -> "SubmittedRun | StartedServer | Run":
-    """A scenario in the background, the server of a recipe, or that with its load."""
+    """Start a scenario in the background, or the server of a recipe, or that server with its load."""
     where = placement or Placement()
     if what.endswith((".yaml", ".yml")) and "scenario" in (load_yaml(Path(what)).data or {}):
         if parameters or load or where != Placement():
@@ -57,8 +58,9 @@ def _run_with(
     placement: Placement,
     progress: bool | RunListener,
 ) -> "Run":
-    """Start the server of a recipe, a monitor of its node and the clients; run the scenario; end all in reverse order,
-    whatever happens in between. Everything that can be wrong with the scenario is told before anything is started."""
+    """Start the server of a recipe, a monitor of its node, and the clients; run the scenario; stop all in reverse
+    order, whatever happens in between. Everything that can be wrong with the scenario is reported before anything is
+    started."""
     note, settings = listener_of(progress).note, PlaceKeywords(site=placement.site)
     name, source = _with_recipe(load.scenario, recipe, parameters)
     workspace.plan(source, **settings)
@@ -79,7 +81,7 @@ def _run_with(
 
 
 def _with_recipe(source: Source, recipe: str, parameters: Mapping[str, str]) -> tuple[str, Source]:
-    """The name by which the scenario asks for the server, and the scenario as it would start that itself."""
+    """Return the scenario's name for the server, and the scenario as it would start that server itself."""
     data = content_of(source)
     services: dict[str, Any] = data.get("services") or {}
     names = [name for name, use in services.items() if isinstance(use, dict) and use.get("recipe") == recipe]
@@ -97,6 +99,6 @@ def _with_recipe(source: Source, recipe: str, parameters: Mapping[str, str]) -> 
 
 
 def _down(note: Any, what: str, stop: Any, item: str) -> None:
-    with contextlib.suppress(BenchError):  # it has ended by itself, and the run says so
+    with contextlib.suppress(BenchError):  # it has ended on its own, and the run reports that
         stop(item)
     note(f"down: {what}")

@@ -1,4 +1,4 @@
-"""Servers and load clients that live until they are stopped: started together, found by their folders, ended."""
+"""Servers and load clients that run until they are stopped: started together, found by their folders, and stopped."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ _HINT = "give --executor slurm, or --nodes 1 there"
 def start_long_lived(
     workspace: WorkspaceFolder, specs: Sequence[ServiceSpec], placement: Placement, note: Callable[[str], None]
 ) -> list[tuple[ServiceFolder, ServiceState]]:
-    """Start all, and wait until all are ready; where one fails or somebody interrupts, all are ended again."""
+    """Start all, and wait until all are ready. If one fails or the wait is interrupted, all are stopped again."""
     from benchhouse.worker.service_supervisor import keep
 
     profile = places.site(workspace, placement.site)
@@ -61,7 +61,7 @@ def start_long_lived(
 
 
 def stop_long_lived(folders: Sequence[ServiceFolder]) -> list[int]:
-    """End them, jobs and processes; returns the pids of those that had to be killed."""
+    """Stop their jobs and processes. Return the pids of those that had to be killed."""
     jobs: dict[str, list[ServiceFolder]] = {}
     for folder in folders:
         if job := job_of(folder):
@@ -74,5 +74,5 @@ def stop_long_lived(folders: Sequence[ServiceFolder]) -> list[int]:
 
 
 def every_folder(workspace: WorkspaceFolder) -> list[Path]:
-    """Of all that were started by themselves or are attached to runs, whatever became of them."""
+    """Return the folders of all servers that were started on their own or belong to runs, whatever became of them."""
     return [*workspace.services.glob("*"), *workspace.runs.glob("*/services/*")]

@@ -1,4 +1,4 @@
-"""`ws.measured()`: numbers of all runs as one table, with runs and times as a person names them."""
+"""`ws.measured()`: values of all runs as one table, with runs and times as a person names them."""
 
 import time
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredKeywords(MeasuredFilters, total=False):
-    """Filters, times as `bench logs` takes them, and the page: `after` is the cursor of the page before."""
+    """Filters, with times in the format of `bench logs`, and the page: `after` is the cursor of the previous page."""
 
     since: str | None
     until: str | None

@@ -1,4 +1,4 @@
-"""`ws.monitors`, `ws.logs` and dashboards: what was sampled and printed, and how to watch it elsewhere."""
+"""`ws.monitors`, `ws.logs`, and dashboards: what was sampled and printed, and how to watch it elsewhere."""
 
 import json
 import os
@@ -34,7 +34,7 @@ RULES = "benchhouse_rules.yml"
 
 
 class Monitors(VerbGroup):
-    """Free-standing monitors of a workspace: they sample the machine, or a process, without a benchmark."""
+    """Stand-alone monitors of a workspace: they sample the machine, or a process, without a benchmark."""
 
     def start(
         self,
@@ -45,10 +45,11 @@ class Monitors(VerbGroup):
         placement: Placement = Placement(),  # noqa: B008 - frozen
         progress: "bool | RunListener" = False,
     ) -> MonitorStatus:
-        """Start a monitor in the background; it samples when this returns.
+        """Start a monitor in the background. It is sampling when this returns.
 
-        With `pid` it samples that process and all below it too, and ends with it. `for_s` ends it after that many
-        seconds. `interval_s` is at least 0.1. `placement=Placement("slurm", node="n1")` makes it a job on that node.
+        With `pid`, it also samples that process and all its descendants, and ends with it. `for_s` ends it after that
+        many seconds. `interval_s` is at least 0.1. `placement=Placement("slurm", node="n1")` makes it a job on that
+        node.
         """
         if placement.keepers(places.site(self._folder, placement.site)) is None:
             return standing_monitor.start(self._folder, pid=pid, interval_s=interval_s, for_s=for_s)
@@ -64,7 +65,7 @@ class Monitors(VerbGroup):
         for_s: float | None,
         progress: "bool | RunListener",
     ) -> MonitorStatus:
-        """Have a keeper run it."""
+        """Let a keeper process run the monitor."""
         from benchhouse.api.execution import listener_of
 
         service = f"{recipe.name}-{secrets.token_hex(2)}"
@@ -86,8 +87,9 @@ class Monitors(VerbGroup):
         for_s: float | None = None,
         progress: "bool | RunListener" = False,
     ) -> MonitorStatus:
-        """Start a monitor of the node of a running server, by the server's id: inside its batch job, so that it needs
-        no room of its own; it ends with that. A server of this machine is sampled with all its processes."""
+        """Start a monitor of the node of a running server, which is named by its id. It runs inside the server's batch
+        job, so that it needs no resources of its own, and ends with that job. A server of this machine is sampled with
+        all its processes."""
         keeper = find_server(self._folder, server)[0]
         state, job = read_state(keeper), job_of(keeper)
         if state is None or state.phase in OVER:
@@ -100,9 +102,9 @@ class Monitors(VerbGroup):
         return self._keep(recipe, Placement(), interval_s, for_s, progress)
 
     def stop(self, monitor: str = "@last") -> MonitorStatus:
-        """End a monitor and return what it measured; its samples are kept as Parquet files.
+        """Stop a monitor and return what it measured. Its samples are kept as Parquet files.
 
-        It is named by its id, the beginning of it, or `@last`: the last one that runs.
+        It is named by its id, the first characters of it, or `@last`: the most recent one that is running.
         """
         folder = standing_monitor.find(self._folder, monitor)
         try:
@@ -112,11 +114,11 @@ class Monitors(VerbGroup):
                 stop_long_lived([kept])
 
     def all(self) -> list[MonitorStatus]:
-        """Every monitor of the workspace, the last first."""
+        """Return every monitor of the workspace, newest first."""
         return standing_monitor.list_monitors(self._folder)
 
     def list(self) -> "list[Monitored]":
-        """Everything that can be monitored, and whether it was tried on the real thing."""
+        """Return everything that can be monitored, and whether each was tested on real hardware or software."""
         from benchhouse.worker.monitors.series_catalog import monitored
 
         return monitored()
@@ -131,17 +133,17 @@ class LogArchive:
     """What is inside, and what was left out."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `--json` prints it."""
+        """Return plain data, as `--json` prints it."""
         return {"output": str(self.path), **self.manifest.model_dump(mode="json")}
 
 
 class LogFilters(TypedDict, total=False):
-    """Which lines are wanted. A time is `2026-11-15T10:00` (UTC, or with a zone), or `10m` for ten minutes ago."""
+    """Which lines to return. A time is `2026-11-15T10:00` (UTC, or with a zone), or `10m` for ten minutes ago."""
 
     components: Sequence[str]
     """experiment, worker, orchestrator, or names of servers."""
     trials: Sequence[str]
-    """Beginnings of their ids."""
+    """Trial ids, or the first characters of them."""
     since: str | None
     """Only lines from this time on."""
     until: str | None
@@ -149,7 +151,7 @@ class LogFilters(TypedDict, total=False):
 
 
 class Logs(VerbGroup):
-    """What trials, servers and workers of a workspace printed."""
+    """What trials, servers, and workers of a workspace printed."""
 
     def get(
         self, run: str = "@last", output: str | os.PathLike[str] | None = None, **filters: Unpack[LogFilters]
@@ -160,15 +162,17 @@ class Logs(VerbGroup):
         return LogArchive(path, log_files.pack(self._folder, run_id, selection, path))
 
     def tail(self, run: str = "@last", lines: int = 20, **filters: Unpack[LogFilters]) -> list[LogLine]:
-        """The newest lines of all trials and components of a run, in the order of their times."""
+        """Return the newest lines of all trials and components of a run, in the order of their times."""
         return logs.tail(self._folder, self._workspace[run].id, logs.select(**filters), lines)
 
     def follow(self, run: str = "@last", lines: int = 20, **filters: Unpack[LogFilters]) -> Iterator[list[LogLine]]:
-        """The newest lines, then new ones as they are written, until the run has ended. Each batch is in order."""
+        """Yield the newest lines, then new lines as they are written, until the run has ended. Each batch is in
+        order."""
         return logs.follow(self._folder, self._workspace[run].id, logs.select(**filters), lines)
 
     def fluent_bit(self) -> str:
-        """The configuration of Fluent Bit that sends what pods of runs print to `search` of workspace.yaml."""
+        """Return the configuration of Fluent Bit that sends the output of pods of runs to `search` of
+        workspace.yaml."""
         from benchhouse.runs import fluent_bit, sharing
 
         file = sharing.workspace_file(self._folder)
@@ -177,9 +181,9 @@ class Logs(VerbGroup):
         return fluent_bit.configuration(file.search)
 
     def prune(self, older_than_s: float | None = None, *, dry_run: bool = False) -> PrunedLogs:
-        """Remove old logs that are not evidence: of workers, orchestrators, Slurm jobs, ended servers and monitors.
+        """Remove old logs that are not evidence: of workers, orchestrators, Slurm jobs, ended servers, and monitors.
 
-        Age is counted from the last change; by default the site's `keep_logs` is the limit.
+        Age is counted from the last change. The default limit is the site's `keep_logs`.
         """
         age_s = log_files.log_retention_s(self._folder) if older_than_s is None else older_than_s
         return log_files.prune(self._folder, age_s, dry_run=dry_run)
@@ -191,15 +195,15 @@ class Dashboards:
 
     files: tuple[Path, ...]
     rules: Path
-    """The one of them that Prometheus reads."""
+    """The file that Prometheus reads."""
 
     def to_dict(self) -> dict[str, list[str]]:
-        """Plain data, as `--json` prints it."""
+        """Return plain data, as `--json` prints it."""
         return {"files": [str(path) for path in self.files]}
 
 
 def write_dashboards(folder: Path) -> Dashboards:
-    """Dashboards and rules for every metric and series that is declared here; they depend on no run."""
+    """Write dashboards and rules for every metric and series that is declared here. They do not depend on any run."""
     from benchhouse.catalog.listing import list_experiments
     from benchhouse.evidence.writing import write_text
     from benchhouse.report import dashboards

@@ -16,8 +16,8 @@ def open_workspace(folder: str, *, token: str) -> "RemoteWorkspace": ...
 def open_workspace(
     folder: str | os.PathLike[str] | None = None, *, token: str | None = None
 ) -> "Workspace | RemoteWorkspace":
-    """The workspace in a folder: `folder`, else $BENCH_WORKSPACE, else the current folder; or, by the address of a
-    `bench serve`, one over HTTP (`RemoteWorkspace`), with `token` or $BENCH_TOKEN."""
+    """Open the workspace in `folder`, otherwise $BENCH_WORKSPACE, otherwise the current folder. If `folder` is the
+    address of a `bench serve`, return a `RemoteWorkspace` over HTTP, with `token` or $BENCH_TOKEN."""
     if isinstance(folder, str) and folder.startswith(("http://", "https://")):
         from benchhouse.api.remote import RemoteWorkspace
 

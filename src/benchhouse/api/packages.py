@@ -1,4 +1,4 @@
-"""Packages of a nexus, leaderboards over logical benchmarks, and first files of what can be benchmarked."""
+"""Packages of a nexus, leaderboards over logical benchmarks, and template files for what can be benchmarked."""
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +32,14 @@ __all__ = ["LogicalSummary", "PackageBenchmark"]
 
 
 class Packages(VerbGroup):
-    """Packages of a nexus: which benchmarks are for which models, and whether all of it holds.
+    """The packages of a nexus: which benchmarks belong to which models, and whether everything in them is valid.
 
-    In every method `nexus` is a folder with packages/; by default $BENCH_NEXUS, else the nearest one at or above the
-    workspace.
+    In every method, `nexus` is a folder with packages/; by default $BENCH_NEXUS, otherwise the nearest one at or above
+    the workspace.
     """
 
     def list(self, *, nexus: str | Path | None = None) -> builtins.list[PackageSummary]:
-        """All packages of the nexus; one that can't be read has `broken`."""
+        """Return all packages of the nexus. For a package that can't be read, `broken` is set."""
         loaded = packages.load(self._folder, nexus)
         listed = packages.list_packages(loaded)
         trusted = read_trusted(self._folder)
@@ -63,9 +63,9 @@ class Packages(VerbGroup):
         scenario: str | Path | None = None,
         nexus: str | Path | None = None,
     ) -> "ScannedPackages":
-        """Look for known vulnerabilities and licences in what a package, or every one, installs; and keep it.
+        """Scan what a package, or every package, installs for known vulnerabilities and licences, and store the result.
 
-        With `scenario`, in what its runs would bring instead. What is let through is in `packages:` of trusted.yaml.
+        With `scenario`, scan what its runs would install instead. Exceptions are listed in `packages:` of trusted.yaml.
         """
         from benchhouse.nexus.package_scans import scan_packages, scan_scenario
         from benchhouse.runs.preparation import Where
@@ -77,18 +77,19 @@ class Packages(VerbGroup):
         return scan_packages(self._folder, packages.load(self._folder, nexus), package)
 
     def sign(self, what: str | Path, *, key: str | Path | None = None) -> Path:
-        """Sign a wheel, or by its name a distribution as it is installed here; returns the file of the signature.
+        """Sign a wheel or, by its name, a distribution as it is installed here. Return the signature file.
 
-        `key` is an SSH key, or the .pub of one that an agent holds; by default the first of ~/.ssh that trusted.yaml
-        knows. Its owner may register packages by that file.
+        `key` is an SSH key, or the .pub of a key that an agent holds; by default the first key of ~/.ssh that
+        trusted.yaml lists. trusted.yaml must allow its owner to register packages.
         """
         from benchhouse.nexus.package_signatures import sign_package
 
         return sign_package(self._folder, str(what), key)
 
     def verify(self, package: str | Path | None = None, *, nexus: str | Path | None = None) -> "VerifiedPackages":
-        """Whether a package of the nexus, or every one, is signed by people who may register: the commit of its folder,
-        and the Python packages that it installs, as they are here. `package` may be a wheel instead."""
+        """Check whether a package of the nexus, or every package, is signed by people who may register packages: the
+        commit of its folder, and the Python packages that it installs, as they are here. `package` may be a wheel
+        instead."""
         from benchhouse.nexus.package_signatures import is_wheel, verify_packages, verify_wheel
 
         if package is not None and is_wheel(str(package)):
@@ -98,7 +99,7 @@ class Packages(VerbGroup):
         return verify_packages(self._folder, chosen, loaded)
 
     def show(self, package: str, *, nexus: str | Path | None = None) -> PackageDetails:
-        """One package: what it installs, its models and its benchmarks."""
+        """Return one package: what it installs, its models, and its benchmarks."""
         return packages.show_package(packages.load(self._folder, nexus), package)
 
     def validate(
@@ -111,10 +112,10 @@ class Packages(VerbGroup):
         nexus: str | Path | None = None,
         note: Callable[[str], None] = lambda message: None,
     ) -> "Proof":
-        """Prove that a package, or every one, holds: files, experiments, parameters, and that it installs together.
+        """Prove that a package, or every package, is valid: files, experiments, parameters, and a joint installation.
 
-        `static` stays with the files and what is installed here; `install` checks the rest in an environment of its
-        own. `timeout_s` is for each resolution. `note` is called with what is being done.
+        `static` checks only the files and what is installed here; `install` checks the rest in a separate environment.
+        `timeout_s` is the limit of each dependency resolution. `note` is called with each step.
         """
         from benchhouse.nexus.package_checks import Depth, prove
 
@@ -129,27 +130,29 @@ class Packages(VerbGroup):
         nexus: str | Path | None = None,
         note: Callable[[str], None] = lambda message: None,
     ) -> "Together":
-        """Whether all packages can be installed in one environment; else the smallest set that can't."""
+        """Check whether all packages can be installed in one environment; if not, return the smallest set that
+        can't."""
         from benchhouse.nexus.joint_install import prove_together
 
         return prove_together(packages.load(self._folder, nexus), timeout_s, note)
 
     def validate_benchmarks(self, *, nexus: str | Path | None = None) -> "Proof":
-        """The benchmarks of all packages: files, experiments, parameters. What can't be checked here is not good."""
+        """Check the benchmarks of all packages: files, experiments, and parameters. What can't be checked here is not
+        ok."""
         from benchhouse.nexus.package_checks import prove_benchmarks
 
         return prove_benchmarks(self._folder, packages.load(self._folder, nexus))
 
     def requirements(self, *, nexus: str | Path | None = None) -> builtins.list[PackageRequirement]:
-        """The Python packages that packages install, and for which experiments."""
+        """Return the Python packages that packages install, and the experiments that need them."""
         return packages.list_requirements(packages.load(self._folder, nexus))
 
     def requirement_lines(self, package: str | None = None, *, nexus: str | Path | None = None) -> RequirementLines:
-        """What a package, or every one, installs: lines for `pip install -r`."""
+        """Return what a package, or every package, installs, as lines for `pip install -r`."""
         return packages.requirement_lines(packages.load(self._folder, nexus), package)
 
     def broken(self, package: str | None = None, *, nexus: str | Path | None = None) -> builtins.list[BenchError]:
-        """What is wrong with files that can't be read: of a package, or of any."""
+        """Return the problems of files that can't be read, in one package or in all."""
         return packages.broken_files(packages.load(self._folder, nexus), package)
 
     def runnable(
@@ -160,15 +163,15 @@ class Packages(VerbGroup):
         benchmark: str | None = None,
         nexus: str | Path | None = None,
     ) -> builtins.list[PackageBenchmark]:
-        """Benchmarks that have their target and can be run by `ws.run(item.file)`: all, or those that are named."""
+        """Return the benchmarks that have a target and can be run by `ws.run(item.file)`: all, or the named ones."""
         return packages.runnable(packages.load(self._folder, nexus), package, model, benchmark)
 
 
 class Leaderboards(VerbGroup):
-    """Targets ranked on logical benchmarks, over all results of the workspace, whatever experiment measured them."""
+    """Targets ranked on logical benchmarks, over all results of the workspace, whichever experiment measured them."""
 
     def list(self, *, nexus: str | Path | None = None) -> builtins.list[LogicalSummary]:
-        """The logical benchmarks there are, and the experiments that answer each."""
+        """Return the logical benchmarks, and the experiments that answer each."""
         return logical.benchmarks(self._folder, nexus)
 
     def rank(
@@ -182,14 +185,14 @@ class Leaderboards(VerbGroup):
     ) -> "Leaderboard":
         """Rank the targets of a logical benchmark.
 
-        `where` keeps results with these values of its properties, `experiment` what that one measured.
+        `where` selects results with these values of its properties; `experiment` selects results of that experiment.
         """
         from benchhouse.nexus.leaderboard import leaderboard
 
         return leaderboard(self._folder, benchmark, where or {}, nexus, confidence, experiment)
 
     def validate(self, *, nexus: str | Path | None = None) -> builtins.list[LogicalFileCheck]:
-        """Check every logical benchmark by itself, and beside the experiments that its bindings name."""
+        """Check every logical benchmark on its own, and against the experiments that its bindings name."""
         return logical.validate(self._folder, nexus)
 
     def scenario(
@@ -202,32 +205,32 @@ class Leaderboards(VerbGroup):
         repetitions: int = 1,
         experiment: str | None = None,
     ) -> Path:
-        """Write the scenario that measures `targets` for a logical benchmark; returns its file, for `ws.run`.
+        """Write the scenario that measures `targets` for a logical benchmark. Return its file, for `ws.run`.
 
-        `where` gives values of the benchmark's properties, `settings` those of inputs that its binding leaves open.
-        `experiment` chooses the binding where several experiments answer it.
+        `where` gives values of the benchmark's properties, `settings` values of inputs that its binding leaves open.
+        `experiment` selects the binding if several experiments answer the benchmark.
         """
         request = LogicalSelection(tuple(targets), where or {}, settings or {}, repetitions)
         return logical.scenario_file(self._folder, benchmark, request, experiment)
 
 
 class Scaffolds(VerbGroup):
-    """First files, to be filled in: nothing that exists is overwritten. Every method returns what was written."""
+    """Template files to fill in. Existing files are never overwritten. Every method returns what it wrote."""
 
     def experiment(self, name: str, *, into: str | Path = "") -> Path:
-        """An installable experiment package whose own test passes, in a new folder below `into`."""
+        """Write an installable experiment package whose own test passes, in a new folder below `into`."""
         return scaffold.experiment(name, self._folder.root / into)
 
     def scenario(self, name: str, *, experiment: str = "command") -> Path:
-        """A commented scenario file to start from."""
+        """Write a commented scenario file to start from."""
         return scaffold.scenario(name, experiment, self._folder.root)
 
     def package(self, name: str, *, nexus: str | Path | None = None) -> Path:
-        """A package of a nexus; without a nexus the workspace becomes one."""
+        """Write a package of a nexus. If there is no nexus, the workspace becomes one."""
         return package_scaffold.package(self._folder, name, nexus)
 
     def model(self, package: str, model: str, *, owner: str = "", nexus: str | Path | None = None) -> Path:
-        """A model of a package: what is below its folder is run for it."""
+        """Write a model of a package. The benchmarks below its folder are run for it."""
         return package_scaffold.model(self._folder, package, model, owner, nexus)
 
     def benchmark(
@@ -240,5 +243,6 @@ class Scaffolds(VerbGroup):
         uses: str | None = None,
         nexus: str | Path | None = None,
     ) -> Path:
-        """A benchmark of a package; with `model`, one that is run for that model, of an experiment or of `uses`."""
+        """Write a benchmark of a package; with `model`, one that is run for that model. It uses `experiment`, or the
+        benchmark `uses`."""
         return package_scaffold.benchmark(self._folder, name, package, model, experiment, uses, nexus)

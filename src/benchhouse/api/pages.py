@@ -1,4 +1,4 @@
-"""Pages of runs: the report, and the view of one run for one reader."""
+"""Pages of runs: the report, and the view of a run for one reader."""
 
 import json
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def write(
     curves: CurveComparison | None,
     listener: RunListener,
 ) -> Report:
-    """The report of these runs; with an audience, one page for that reader."""
+    """Write the report of these runs or, with an audience, one page for that reader."""
     if audience:
         why = _for_reader(workspace, runs, audience).why
         return Report(why_page(workspace.folder, why, audience), why.headline)
@@ -47,7 +47,7 @@ def write(
 
 
 def text(workspace: "Workspace", runs: Sequence[str], audience: str | None, form: ReportForm) -> str:
-    """What `write` puts into files. A page for one reader is, as JSON, what it is made of."""
+    """Return what `write` puts into files. As JSON, a page for one reader is the data that it is made from."""
     folder = workspace.folder
     if audience:
         diagnosis = _for_reader(workspace, runs, audience)

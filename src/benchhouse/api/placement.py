@@ -1,4 +1,4 @@
-"""Where something that outlives a command runs: here, or as a batch job with resources of its own."""
+"""Where something that outlives a command runs: on this machine, or as a batch job with its own resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,25 +25,25 @@ _OF_JOBS = {
 
 @dataclass(frozen=True)
 class Placement:
-    """As a process of this machine, or as a job of an executor, on any of its nodes."""
+    """Where to run: as a process of this machine, or as a job of an executor, on any of its nodes."""
 
     executor: str | None = None
     """Such as `slurm`; None: this machine."""
     site: str | None = None
     """Site profile, by name or file; None: the one in use here."""
     time_s: float | None = None
-    """Time limit of its batch job in seconds."""
+    """Time limit of the batch job in seconds."""
     resources: Mapping[str, Any] = field(default_factory=dict)
-    """Of its batch job, in place of what the recipe says: `nodes`, `cpus`, `gpus`, `memory`."""
+    """Resources of the batch job, overriding the recipe: `nodes`, `cpus`, `gpus`, `memory`."""
     partition: str | None = None
-    """Of the batch system; the site's where not given."""
+    """Partition of the batch system; the site's if not given."""
     account: str | None = None
     qos: str | None = None
     node: str | None = None
-    """The node that its batch job is to run on; any where not given."""
+    """The node that the batch job must run on; any node if not given."""
 
     def keepers(self, site: Site) -> ServiceLauncher | None:
-        """What starts its jobs; None where it is a process of this machine. Raises BenchError where that has not what
+        """Return the launcher of jobs; None for processes of this machine. Raises BenchError if options are set that
         only a job can have."""
         keepers = None
         if self.executor:
@@ -61,14 +61,14 @@ class Placement:
         return keepers
 
     def asked(self, defaults: Resources | None) -> Resources | None:
-        """The resources of the job: these, and what the recipe says beside them."""
+        """Return the resources of the job: `self.resources`, and the recipe's defaults for the others."""
         if not self.resources:
             return defaults
         return (defaults or Resources()).model_copy(update=dict(self.resources))
 
 
 def keepers_of(executor: str, assignment: Assignment) -> ServiceLauncher | None:
-    """None where that executor's servers are processes of this machine."""
+    """Return the executor's launcher of servers; None if its servers are processes of this machine."""
     chosen: Executor = plug("executors", executor)(assignment)
     keepers = chosen.keepers
     chosen.close()

@@ -1,4 +1,5 @@
-"""`bench why --try`: the playbook's experiment is run, in turns with the slow scenario as it was, and judged."""
+"""`bench why --try`: run the playbook's experiment, alternating with the unchanged slow scenario, and judge the
+result."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -27,13 +28,13 @@ class TryKeywords(TypedDict, total=False):
     """Whether the playbook's experiment is run as well."""
 
     rounds: int | None
-    """How often, in turns with the scenario as it was; three times or more."""
+    """How many times to run it, alternating with the unchanged scenario; three or more."""
     progress: bool | execution.RunListener
-    """Show how far it is."""
+    """Show progress."""
 
 
 def diagnose(workspace: "Workspace", run_id: str, vs: str | None = None, **trying: Unpack[TryKeywords]) -> Diagnosis:
-    """Why a collected run got slower, and, with `rounds`, what its remedy did."""
+    """Return why a collected run got slower and, with `rounds`, the effect of the remedy."""
     folder, rounds = workspace.folder, trying.get("rounds")
     explained = why(folder, run_id, vs)
     if rounds is None:
@@ -43,7 +44,7 @@ def diagnose(workspace: "Workspace", run_id: str, vs: str | None = None, **tryin
 
 
 def try_remedy(workspace: WorkspaceFolder, why: "WhyAnswer", rounds: int, listener: execution.RunListener) -> Tried:
-    """Run the experiment of the surest diagnosis of the first point that has one, `rounds` times each way."""
+    """Run the experiment of the most certain diagnosis of the first point that has one, `rounds` times each way."""
     point = next((point for point in why.points if point.diagnoses), None)
     if point is None:
         return Tried(outcome="impossible", reason=why.headline)
@@ -70,7 +71,7 @@ def try_remedy(workspace: WorkspaceFolder, why: "WhyAnswer", rounds: int, listen
 
 
 def _scenario(workspace: WorkspaceFolder, run_id: str, point: "PointWhy") -> dict[str, Any]:
-    """What runs the worst trial again; how it is submitted is in the scenario of the run."""
+    """Return a scenario that repeats the worst trial. Its Slurm settings come from the scenario of the run."""
     path = TrialFolder(workspace.root / point.trials[0].folder).effective_config
     scenario: dict[str, Any] = dict(load_yaml(path).data)
     whole = workspace.run(run_id).scenario
@@ -81,7 +82,7 @@ def _scenario(workspace: WorkspaceFolder, run_id: str, point: "PointWhy") -> dic
 def _run_in_turns(
     workspace: WorkspaceFolder, slow: Mapping[str, Any], change: Remedy, rounds: int, listener: execution.RunListener
 ) -> list[tuple[str, str]]:
-    """The runs of each round, as it was and changed; who goes first changes from round to round."""
+    """Return the runs of each round, unchanged and changed. Which goes first alternates between rounds."""
     name = f"{str(slow['scenario']).removesuffix(SUFFIX)}{SUFFIX}"
     runs = []
     for at in range(rounds):

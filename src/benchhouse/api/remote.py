@@ -1,7 +1,7 @@
-"""A workspace that `bench serve` serves elsewhere, asked over HTTP: `benchhouse.open("https://bench.example.org")`.
+"""A workspace that `bench serve` serves elsewhere, read over HTTP: `benchhouse.open("https://bench.example.org")`.
 
-Methods have the names that those of `Workspace` have, and return the same types; plain data, as `--json` prints it,
-where a type needs the files of the workspace.
+Methods have the same names as those of `Workspace` and return the same types, or plain data, as `--json` prints it, if
+a type needs the files of the workspace.
 """
 
 import os
@@ -30,7 +30,7 @@ _ROWS_AT_ONCE = 2000
 
 
 class RemoteGroup:
-    """A group of verbs that only read; a method's answer is plain data: `ws.claims.list()`."""
+    """A group of verbs that only read. Each method returns plain data: `ws.claims.list()`."""
 
     def __init__(self, workspace: "RemoteWorkspace", paths: dict[str, str]) -> None:
         self._workspace, self._paths = workspace, paths
@@ -84,7 +84,7 @@ _GROUPS = {
 
 
 class RemoteWorkspace:
-    """A served workspace; `token` is $BENCH_TOKEN where none is given."""
+    """A served workspace. `token` defaults to $BENCH_TOKEN."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self.url = url.rstrip("/")
@@ -103,11 +103,12 @@ class RemoteWorkspace:
         return RemoteGroup(self, _GROUPS[name])
 
     def __getitem__(self, run: str) -> "RemoteRun":
-        """A run: `ws["@last"]`."""
+        """Return a run: `ws["@last"]`."""
         return RemoteRun(self, self.ask(dict[str, Any], f"/runs/{quote(run, safe='')}")["run_id"])
 
     def ask(self, kind: Any, path: str, **query: Any) -> Any:
-        """The answer to any verb of the API that reads, as this type; what is None is not asked."""
+        """Return the answer to any reading verb of the HTTP API, as the type `kind`. Parameters that are None are not
+        sent."""
         given = {key: value for key, value in query.items() if value is not None}
         text = urlencode(
             {key: str(value).lower() if isinstance(value, bool) else value for key, value in given.items()}, True
@@ -116,7 +117,7 @@ class RemoteWorkspace:
         return self._read(kind, self._client.get(url, self._headers()))
 
     def post(self, kind: Any, path: str, body: dict[str, Any], **headers: str) -> Any:
-        """The answer to any verb of the API that takes a body."""
+        """Return the answer to any verb of the HTTP API that takes a body."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self._read(kind, self._client.post_json(f"{self.url}/api{path}", body, self._headers() | named))
 
@@ -135,14 +136,14 @@ class RemoteWorkspace:
         raise error(problem["title"], problem.get("detail", ""), Exit(problem.get("exit_code", Exit.BAD_INPUT)))
 
     def run_page(self, *, after: str | None = None, limit: int = 50, **filters: str | None) -> "RunPage":
-        """How runs stand, the newest first; `after` is the cursor of the page before."""
+        """Return the state of runs, newest first. `after` is the cursor of the previous page."""
         from benchhouse.api.run_list import RunPage
 
         page: RunPage = self.ask(RunPage, "/runs", after=after, limit=limit, **filters)
         return page
 
     def runs(self) -> "list[RemoteRun]":
-        """All runs, oldest first."""
+        """Return all runs, oldest first."""
         runs, cursor = list[RemoteRun](), ""
         while cursor is not None:
             page = self.run_page(after=cursor or None, limit=500)
@@ -151,7 +152,7 @@ class RemoteWorkspace:
         return runs[::-1]
 
     def points(self, run: str = "@last") -> "Rows[PointValue]":
-        """The numbers of a run."""
+        """Return the values of a run."""
         from benchhouse.results.run_points import PointPage, PointValue
 
         rows, cursor = list[PointValue](), ""
@@ -163,60 +164,60 @@ class RemoteWorkspace:
         return Rows(rows)
 
     def compare(self, *selectors: str, metrics: tuple[str, ...] = (), **options: Any) -> dict[str, Any]:
-        """Two runs, or points of runs: the second against the first; else targets side by side."""
+        """Compare two runs, or points of runs, the second with the first; any other number of targets side by side."""
         answer: dict[str, Any] = self.ask(dict, "/compare", side=selectors, metric=metrics, **options)
         return answer
 
     def gate(self, base: str | None = None, new: str = "@last", **rules: Any) -> dict[str, Any]:
-        """Judge a change for a pipeline; `exit_code` is that of `bench gate`."""
+        """Judge a change for a pipeline. `exit_code` is that of `bench gate`."""
         answer: dict[str, Any] = self.ask(dict, "/gate", base=base, new=new, **rules)
         return answer
 
     def history(self, metric: str | None = None, case: str | None = None, **more: Any) -> dict[str, Any]:
-        """One metric over all runs."""
+        """Return one metric over all runs."""
         answer: dict[str, Any] = self.ask(dict, "/history", metric=metric, case=case, **more)
         return answer
 
     def cases(self) -> "list[CaseSummary]":
-        """What there is a history of."""
+        """Return the cases that have a history."""
         from benchhouse.results.history import CaseSummary
 
         answer: list[CaseSummary] = self.ask(list[CaseSummary], "/cases")
         return answer
 
     def changes(self, since: str = "24h") -> dict[str, Any]:
-        """What changed since then, and what needs a person."""
+        """Return what changed since a time, and what needs a person."""
         answer: dict[str, Any] = self.ask(dict, "/changes", since=since)
         return answer
 
     def why(self, run: str = "@last", vs: str | None = None) -> dict[str, Any]:
-        """Why a run got slower."""
+        """Return why a run got slower."""
         answer: dict[str, Any] = self.ask(dict, f"/runs/{quote(run, safe='')}/why", vs=vs)
         return answer
 
     def trace(self, ref: str) -> dict[str, Any]:
-        """Walk a number back to its bytes."""
+        """Trace a value back to its bytes."""
         answer: dict[str, Any] = self.ask(dict, "/trace", ref=ref)
         return answer
 
     def query(self, sql: str, *, rows: int = 10_000) -> "Rows[dict[str, Any]]":
-        """The rows of one SELECT over the tables, at most so many."""
+        """Return the rows of one SELECT over the tables, at most `rows` of them."""
         return Rows(self.post(dict[str, Any], "/query", {"sql": sql, "rows": rows})["rows"])
 
     def plan(self, scenario: str | dict[str, Any], *, points: int = 20) -> "list[PlanSummary]":
-        """What a scenario, its text or its content, would run there."""
+        """Return what a scenario (its text or content) would run on the server."""
         from benchhouse.runs.estimate import PlanSummary
 
         return [self.post(PlanSummary, "/plan", {"scenario": scenario, "points": points})]
 
     def report_text(self, run: str = "@last", *, audience: str | None = None, form: str = "html") -> str:
-        """The report of a run as one document: html, markdown or json."""
+        """Return the report of a run as one document: html, markdown, or json."""
         query = urlencode({"form": form} | ({"audience": audience} if audience else {}))
         response = self._client.get(f"{self.url}/api/runs/{quote(run, safe='')}/report?{query}", self._headers())
         return response.text() if response.ok else str(self._read(str, response))
 
     def submit(self, scenario: str | dict[str, Any], *, key: str = "") -> dict[str, Any]:
-        """Start a scenario, its text or its content; asked twice with one `key`, it is started once."""
+        """Start a scenario (its text or content). Repeated calls with the same `key` start it only once."""
         headers = {"Idempotency_Key": key} if key else {}
         answer: dict[str, Any] = self.post(dict[str, Any], "/runs", {"scenario": scenario}, **headers)
         return answer
@@ -235,54 +236,54 @@ class RemoteRun:
         return self.workspace.ask(kind, f"/runs/{quote(self.id, safe='')}{path}", **query)
 
     def overview(self) -> "RunOverview":
-        """What ran, where, how it ended."""
+        """Return what ran, where, and how it ended."""
         from benchhouse.runs.status import RunOverview
 
         answer: RunOverview = self._ask(RunOverview, "")
         return answer
 
     def status(self) -> "RunStatus":
-        """How it stands."""
+        """Return the state of the run."""
         from benchhouse.runs.status import RunStatus
 
         answer: RunStatus = self._ask(RunStatus, "/status")
         return answer
 
     def points(self) -> "Rows[PointValue]":
-        """Its numbers."""
+        """Return the values of the run."""
         return self.workspace.points(self.id)
 
     def failures(self) -> "list[UnsuccessfulTrial]":
-        """Trials that failed."""
+        """Return the trials that failed."""
         from benchhouse.runs.status import UnsuccessfulTrial
 
         answer: list[UnsuccessfulTrial] = self._ask(list[UnsuccessfulTrial], "/failures")
         return answer
 
     def warnings(self) -> "list[RunWarning]":
-        """Named doubts about its numbers."""
+        """Return named doubts about the values of the run."""
         from benchhouse.runs.status import RunWarning
 
         answer: list[RunWarning] = self._ask(list[RunWarning], "/warnings")
         return answer
 
     def logs(self, lines: int = 20, **filters: Any) -> "list[LogLine]":
-        """The newest lines of all its trials and components."""
+        """Return the newest lines of all trials and components of the run."""
         from benchhouse.schema.logs import LogLine
 
         answer: list[LogLine] = self._ask(list[LogLine], "/logs", lines=lines, **filters)
         return answer
 
     def why(self, vs: str | None = None) -> dict[str, Any]:
-        """Why it got slower."""
+        """Return why the run got slower."""
         return self.workspace.why(self.id, vs)
 
     def verify(self) -> dict[str, Any]:
-        """Re-hash every file of its sealed trials, there."""
+        """Hash every file of the run's sealed trials again, on the server."""
         answer: dict[str, Any] = self._ask(dict, "/verify")
         return answer
 
     def stop(self) -> dict[str, Any]:
-        """End it and everything it started; what is sealed stays."""
+        """Stop the run and everything it started. What is sealed is kept."""
         answer: dict[str, Any] = self.workspace.post(dict[str, Any], f"/runs/{quote(self.id, safe='')}/stop", {})
         return answer

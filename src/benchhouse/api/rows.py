@@ -1,4 +1,4 @@
-"""Rows that the API returns, as a table or a data frame where one is wanted; and every value of it as data for JSON."""
+"""Rows that the API returns, convertible to tables and data frames, and the conversion of every answer to JSON."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Rows(Sequence[T], Generic[T]):
-    """Typed rows, each a frozen dataclass or model; a table where one is wanted."""
+    """Typed rows, each a frozen dataclass or model, which can be converted to tables."""
 
     def __init__(self, rows: Sequence[T]) -> None:
         self._rows = list(rows)
@@ -37,22 +37,22 @@ class Rows(Sequence[T], Generic[T]):
         return iter(self._rows)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain data, as `--json` prints it."""
+        """Return plain data, as `--json` prints it."""
         return [plain(row) for row in self._rows]
 
     def df(self, library: Literal["pandas", "polars"] = "pandas") -> Any:
-        """A data frame of pandas, or of polars."""
+        """Return a data frame of pandas or polars."""
         return frame(self.arrow(), library)
 
     def arrow(self) -> "pa.Table":
-        """An Arrow table."""
+        """Return an Arrow table."""
         import pyarrow as pa
 
         return pa.Table.from_pylist(self.to_dicts())
 
 
 def frame(table: "pa.Table", library: Literal["pandas", "polars"]) -> Any:
-    """An Arrow table as a data frame of that library, which need not be installed for anything else."""
+    """Return an Arrow table as a data frame of pandas or polars; the library is needed for nothing else."""
     try:
         if library == "polars":
             import polars
@@ -64,7 +64,7 @@ def frame(table: "pa.Table", library: Literal["pandas", "polars"]) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value of the API as data for JSON."""
+    """Return an answer of the API as data for JSON."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, list | tuple | Rows):
@@ -77,7 +77,7 @@ def plain(value: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """A value of the API as JSON, in one pass where it has no NaN: that has no word in JSON, and becomes null."""
+    """Return an answer of the API as JSON. NaN, which JSON lacks, becomes null; without NaN, one pass is enough."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_shallow)
     except ValueError:
@@ -85,7 +85,7 @@ def as_json(value: Any) -> str:
 
 
 def _shallow(value: Any) -> Any:
-    """What JSON does not know, as something that it does; what is in it is asked for by itself."""
+    """Return a value that JSON lacks as one that it has. json.dumps calls this again for the values inside it."""
     if isinstance(value, Rows):
         return list(value)
     if isinstance(value, Mapping):
@@ -103,15 +103,15 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 class Points(Rows["PointValue"]):
-    """The numbers of runs: a row for each point, metric and statistic."""
+    """The values of runs: one row per point, metric, and statistic."""
 
     def __init__(self, rows: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
         super().__init__(rows)
         self.tried: list[TriedPoint] = list(tried)
-        """Every point that was tried, also those without a number."""
+        """Every point that was tried, including those without a value."""
 
     def show(self) -> None:
-        """Print one row a point, one column a metric."""
+        """Print one row per point and one column per metric."""
         from benchhouse.report.terminal.points import points_table
 
         points_table(list(self), self.tried)

@@ -1,4 +1,4 @@
-"""One run: how it stands, its numbers, and every question that can be asked of it."""
+"""One run: its state, its values, and every question that can be answered about it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +40,7 @@ class Run:
         self.workspace = workspace
         self.id = run_id
         self.summary = summary
-        """How it ended, where it was run by this object."""
+        """How the run ended, if this object ran it; otherwise None."""
 
     def __repr__(self) -> str:
         return f"<Run {self.id}>"
@@ -73,7 +73,7 @@ class Run:
 
     @property
     def exit_code(self) -> Exit:
-        """0 where every trial succeeded and was collected, else 1."""
+        """0 if every trial succeeded and was collected, otherwise 1."""
         if self.summary:
             return self.summary.exit_code
         status = self.status()
@@ -81,21 +81,23 @@ class Run:
         return Exit.GOOD if good else Exit.TRIAL_FAILED
 
     def status(self) -> "RunStatus":
-        """How it stands, from its files; a batch system is asked once. Of a pulled run, what the tables tell."""
+        """Return the state of the run, from its files and one query to its batch system; for a pulled run, from the
+        tables."""
         from benchhouse.runs import pulled_runs
         from benchhouse.runs.status import status
 
         return pulled_runs.status(self.workspace.folder, self.id) or status(self.workspace.folder, self.id)
 
     def overview(self) -> "RunOverview":
-        """What ran, where, how it ended, and which commands look closer."""
+        """Return what ran, where, how it ended, and which commands show more."""
         from benchhouse.runs import pulled_runs
         from benchhouse.runs.status import overview
 
         return pulled_runs.overview(self.workspace.folder, self.id) or overview(self.workspace.folder, self.id)
 
     def wait(self, poll_s: float = 1.0) -> "Run":
-        """Until it is over, wherever it runs; then collect it. On a cluster, what broke is submitted again."""
+        """Wait until the run is over, wherever it runs, then collect it. On a cluster, broken trials are submitted
+        again."""
         import time
 
         while True:
@@ -105,16 +107,16 @@ class Run:
                 return self
 
     def stop(self) -> "Stopped":
-        """End it and everything it started; what is sealed stays."""
+        """Stop the run and everything it started. What is sealed is kept."""
         from benchhouse.runs.batch import stop
 
         return stop(self.workspace.folder, self.id)
 
     def resume(self, *, budget: "Budget | None" = None) -> "SubmittedRun":
-        """Carry on what is missing of it in the background; `wait` waits for its end.
+        """Continue the missing trials of the run in the background. `wait` waits for its end.
 
-        From now on all of it is held to `budget`, and refused where its plan asks for more; without one, to what its
-        scenario says. A run that was approved keeps the budget that was approved.
+        From now on, the whole run is limited by `budget`, and refused if its plan needs more; without a budget, by its
+        scenario. An approved run keeps the budget that was approved.
         """
         from benchhouse.api import execution
         from benchhouse.runs.allowance import excess
@@ -135,43 +137,45 @@ class Run:
         return execution.submit(self.workspace.folder, prepared, ledger, execution.QUIET)
 
     def collect(self, *, progress: "bool | RunListener" = False) -> "CollectionReport":
-        """Put its sealed trials into the tables, and check the alarms; on a cluster, submit again what broke."""
+        """Put the sealed trials into the tables and check the alarms. On a cluster, broken trials are submitted
+        again."""
         from benchhouse.api.execution import collect_run, listener_of
 
         return collect_run(self.workspace.folder, self.id, listener_of(progress))
 
     def failures(self) -> "list[UnsuccessfulTrial]":
-        """Trials that failed, each with its message, its last output and the command that runs it again."""
+        """Return the trials that failed, each with its message, its last output, and the command that runs it again."""
         from benchhouse.runs.status import explained
 
         return explained(self.workspace.folder, self.id, self.status().failures)
 
     def invalid(self) -> "list[UnsuccessfulTrial]":
-        """Trials that ended well, but whose numbers are refused, with the reason."""
+        """Return the trials that completed but whose measurements were rejected, with the reason."""
         from benchhouse.runs.status import explained
 
         return explained(self.workspace.folder, self.id, self.status().invalid)
 
     def warnings(self) -> "list[RunWarning]":
-        """Named doubts about its numbers, the most frequent first."""
+        """Return named doubts about the run's values, most frequent first."""
         from benchhouse.runs.status import warnings
 
         return warnings(self.workspace.folder, self.id)
 
     def contract(self) -> "RunContract | None":
-        """The contract that governs it, what was seen of each guarantee, and what is left of its class."""
+        """Return the contract that governs the run, what was observed of each guarantee, and the class that remains."""
         from benchhouse.results.contracts import contract_of
 
         return contract_of(self.workspace.folder, self.id)
 
     def points(self) -> "Points":
-        """Its numbers: a typed row for each point, metric and statistic."""
+        """Return the values of the run: one typed row per point, metric, and statistic."""
         return self.workspace.points(self.id)
 
     def point_page(self, *, metrics: Sequence[str] = (), after: str | None = None, limit: int = 200) -> "PointPage":
-        """At most `limit` of its numbers, in the same order; `after` is the cursor of the page before.
+        """Return at most `limit` of the run's values, in the order of `points`. `after` is the cursor of the previous
+        page.
 
-        Of `metrics` alone where some are given, each `metric` or `metric.stat`.
+        With `metrics`, return only these, each `metric` or `metric.stat`.
         """
         from benchhouse.results.run_points import point_page
 
@@ -187,32 +191,33 @@ class Run:
     def compare(
         self, base: str | None = None, /, **options: Unpack["CompareKeywords"]
     ) -> "Comparison | CurveComparison | TargetComparison":
-        """This run against `base`; without one, its own targets side by side. Options as of `Workspace.compare`."""
+        """Compare this run with `base`; without one, its own targets side by side. Options as in
+        `Workspace.compare`."""
         return self.workspace.compare(*([base] if base else []), self.id, **options)
 
     def why(self, vs: str | None = None) -> "Diagnosis":
-        """Why it got slower than `vs`, or than the newest earlier run of its plan."""
+        """Return why the run got slower than `vs` or, by default, than the newest earlier run of its plan."""
         return self.workspace.why(self.id, vs)
 
     def trials(self) -> "list[SealedTrial]":
-        """Its sealed trials, set-aside attempts too, in the order in which they ended."""
+        """Return the sealed trials of the run, including superseded attempts, in the order in which they ended."""
         from benchhouse.api import sealed_trials
 
         return sealed_trials.trials(self.workspace.folder, self.id)
 
     def evidence(self, trial: str, *, fetch: bool = False) -> "TrialEvidence":
-        """The files of one of `trials()`, by its name: their sizes and digests, and what is in them.
+        """Return the files of one of `trials()`, by its name: their sizes, digests, and contents.
 
-        With `fetch`, evidence of a pulled run that is not here is brought from the store that workspace.yaml names.
+        With `fetch`, missing evidence of a pulled run is fetched from the store that workspace.yaml names.
         """
         from benchhouse.api import sealed_trials
 
         return sealed_trials.evidence(self.workspace.folder, self.id, trial, fetch=fetch)
 
     def report_data(self, *, most_numbers: int | None = None) -> "ReportData":
-        """What its report is made of, as far as its trials are in the tables; nothing is written.
+        """Return the data of the run's report, from the trials that are in the tables. Nothing is written.
 
-        Where there are more numbers than `most_numbers`, each metric has its leading statistics alone.
+        If there are more values than `most_numbers`, only the leading statistics of each metric are included.
         """
         from benchhouse.report.data import gather
         from benchhouse.runs.status import rerun_line
@@ -223,18 +228,18 @@ class Run:
         )
 
     def report(self) -> "Report":
-        """Write its page, and the same as Markdown and JSON."""
+        """Write the page of the run, and the same as Markdown and JSON."""
         return self.workspace.report(self.id)
 
     def export(self, kind: str, output: str | None = None, *, force: bool = False) -> "Export":
-        """Its good numbers in the format of another tool; as `Workspace.export`."""
+        """Export the run's valid values in the format of another tool, as `Workspace.export` does."""
         return self.workspace.export(self.id, kind, output, force=force)
 
     def verify(self) -> "Verification":
-        """Re-hash every file of its sealed trials."""
+        """Hash every file of the run's sealed trials again."""
         return self.workspace.verify(self.id)
 
     @property
     def folder(self) -> Path:
-        """Its ledger: what was submitted, and every event since."""
+        """The folder of the run's ledger: what was submitted, and every event since."""
         return self.workspace.folder.run(self.id).path

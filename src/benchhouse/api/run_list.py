@@ -1,4 +1,4 @@
-"""Runs page by page, the newest first: `ws.run_page(state="running")`."""
+"""Runs page by page, newest first: `ws.run_page(state="running")`."""
 
 import time
 from dataclasses import dataclass, field
@@ -11,37 +11,38 @@ from benchhouse.runs.status import RunStatus, State, status
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 
-_MOST_READ = 500  # runs that are looked at for one page, however few of them are wanted
+_MOST_READ = 500  # runs that are examined for one page, however few of them match
 _MOST_KEPT = 4096
 _Stamp = tuple[int, int]
 _finished: dict[str, tuple[_Stamp, RunStatus]] = {}  # by the path of the run's events
 
 
 class RunFilters(TypedDict, total=False):
-    """Which runs are wanted."""
+    """Which runs to return."""
 
     scenario: str | None
-    """Of this scenario alone."""
+    """Only runs of this scenario."""
     state: State | None
-    """running, waiting, to be collected, finished, interrupted, or pulled: made elsewhere."""
+    """running, waiting, to be collected, finished, interrupted, or pulled (made elsewhere)."""
     since: str | None
-    """Begun since then: `2026-11-15T10:00` (UTC, or with a zone), or `2h` for two hours ago."""
+    """Started since then: `2026-11-15T10:00` (UTC, or with a zone), or `2h` for two hours ago."""
 
 
 @dataclass(frozen=True)
 class RunPage:
-    """Some runs, the newest first, and where the next page begins."""
+    """Some runs, newest first, and where the next page begins."""
 
     runs: list[RunStatus]
     cursor: str | None
-    """What `after` takes for the next page, which may be empty; None: there is none. It stays true when runs are added
-    or removed."""
+    """Value of `after` for the next page, which may be empty; None if there is no next page. It stays valid when runs
+    are added or removed."""
     unreadable: list[str] = field(default_factory=list)
-    """What is wrong with runs of this page whose files can't be read."""
+    """Problems of runs on this page whose files can't be read."""
 
 
 def run_page(folder: WorkspaceFolder, filters: RunFilters, after: str | None, limit: int) -> RunPage:
-    """Runs that were made or pulled here. At most 500 are looked at for a page: it may be shorter than `limit`."""
+    """Return runs that were made or pulled here. At most 500 are examined per page, so it may be shorter than
+    `limit`."""
     since = moment(filters.get("since"), time.time())
     if limit < 1:
         raise BenchError("limit: at least 1", "the number of runs of a page")
@@ -60,7 +61,7 @@ def run_page(folder: WorkspaceFolder, filters: RunFilters, after: str | None, li
             unreadable.append(error.message)
             continue
         if since and run.created.replace("+00:00", "Z") < since:
-            if run_id in elsewhere:  # where clocks, and names, may be others
+            if run_id in elsewhere:  # clocks and names may differ there
                 continue
             break
         if filters.get("scenario") in (None, run.scenario) and filters.get("state") in (None, run.state):
@@ -71,7 +72,7 @@ def run_page(folder: WorkspaceFolder, filters: RunFilters, after: str | None, li
 
 
 def _status(folder: WorkspaceFolder, run_id: str) -> RunStatus:
-    """Of a finished run it is kept until its ledger grows: most runs of a page are."""
+    """Return the status of a run. Most runs of a page are finished; theirs is cached until the ledger grows."""
     events = folder.run(run_id).events
     try:
         found = events.stat()

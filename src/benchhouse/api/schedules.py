@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SlotRecord:
-    """One slot: when it was due, and what became of it. Times are ISO 8601, UTC; empty where there is none."""
+    """One slot: when it was due, and what became of it. Times are ISO 8601, UTC; empty if there is none."""
 
     due: str
     state: SlotState
@@ -48,7 +48,7 @@ class SlotRecord:
 
 @dataclass(frozen=True)
 class ScheduleStanding:
-    """A schedule, and how it stands."""
+    """A schedule and its state."""
 
     name: str
     scenario: str
@@ -56,17 +56,17 @@ class ScheduleStanding:
     timezone: str
     cadence: str
     state: str
-    """active, paused or failing."""
+    """active, paused, or failing."""
     next_due: str
-    """UTC; empty where it is paused."""
+    """UTC; empty if the schedule is paused."""
     failures: int
-    """In a row."""
+    """Number of failures in a row."""
     told: tuple[str, ...]
-    """Channels that know that it keeps failing."""
+    """Channels that were notified that the schedule keeps failing."""
     last: SlotRecord | None
     """The newest slot that was run."""
     slots: tuple[SlotRecord, ...]
-    """The newest first."""
+    """Newest first."""
     settings: Schedule
 
 
@@ -82,11 +82,10 @@ class Schedules(VerbGroup):
         replace: bool = False,
         **settings: Any,
     ) -> ScheduleStanding:
-        """Keep a schedule, which `bench agent` carries out: the file of a scenario, and a cron line.
+        """Add a schedule, which `bench agent` executes: the file of a scenario, and a cron line.
 
-        A descriptor of Benchmark AI may say the line itself.
-
-        `name` is by default that of the file; `settings` are the other fields of `Schedule`, such as `timezone`.
+        A descriptor of Benchmark AI may contain the line itself. `name` is by default that of the file; `settings` are
+        the other fields of `Schedule`, such as `timezone`.
         """
         from benchhouse.api.execution import prepare_source
         from benchhouse.automation.alarms import read_alarms
@@ -98,7 +97,7 @@ class Schedules(VerbGroup):
         who = {"added_by": current_submitter()} | settings
         schedule = _validated(name=name or file.stem, scenario=kept, cron=cron, **who)
         where = {key: getattr(schedule, key) for key in ("executor", "runtime", "site")}
-        prepare_source(self._folder, file, where)  # type: ignore[arg-type]  # raises where it can't run
+        prepare_source(self._folder, file, where)  # raises if it can't run
         told = read_alarms(self._folder) if schedule.tell else None
         known = [*told.channels, *told.people] if told else []
         for name in schedule.tell:
@@ -109,28 +108,28 @@ class Schedules(VerbGroup):
         return self.get(schedule.name)
 
     def _cron(self, file: Path, given: str) -> str:
-        """The line as given, else as the descriptor says; words such as `@daily` spelt out."""
+        """Return the cron line as given, otherwise the descriptor's, with words such as `@daily` spelled out."""
         line = given or (self._workspace.convert(file).scheduling if file.suffix == ".toml" else "")
         if not line:
             raise BenchError(f"nothing says when {file.name} is to run", 'such as --cron "0 2 * * *"')
         return CRON_WORDS.get(line.strip(), line)
 
     def list(self) -> "builtins.list[ScheduleStanding]":
-        """All schedules, by name, each with its newest slot."""
+        """Return all schedules, by name, each with its newest slots."""
         with opened(self._folder) as store:
             return [_standing(store, kept, 10) for kept in store.all()]
 
     def get(self, name: str, *, slots: int = 20) -> ScheduleStanding:
-        """One schedule with its newest slots."""
+        """Return one schedule with its newest slots."""
         with opened(self._folder) as store:
             return _standing(store, store.get(name), slots)
 
     def pause(self, name: str) -> ScheduleStanding:
-        """Begin no more runs; those that go on are left alone."""
+        """Start no more runs. Runs that are under way are left alone."""
         return self._pause(name, paused=True)
 
     def resume(self, name: str) -> ScheduleStanding:
-        """Carry on; what was due meanwhile is not made up for."""
+        """Resume a paused schedule. Slots that were due in the meantime are not made up for."""
         return self._pause(name, paused=False)
 
     def _pause(self, name: str, *, paused: bool) -> ScheduleStanding:
@@ -139,12 +138,12 @@ class Schedules(VerbGroup):
         return self.get(name)
 
     def remove(self, name: str) -> None:
-        """Forget a schedule; its runs stay, and so does the record of its slots."""
+        """Remove a schedule. Its runs and the record of its slots are kept."""
         with opened(self._folder) as store:
             store.remove(name)
 
     def run_now(self, name: str, *, note: Callable[[str], None] = lambda text: None) -> SlotRecord:
-        """Start a run of it in the background, whatever hour it is and whatever else goes on."""
+        """Start a run of a schedule in the background now, regardless of the time and of other runs."""
         with opened(self._folder) as store:
             agent = self._agent(store, note)
             slot = store.claim_now(name, time.time(), agent.place, agent.me)
@@ -155,9 +154,10 @@ class Schedules(VerbGroup):
         return _slot_record(kept)
 
     def install(self, keeper: Keeper, *, write: bool = True) -> "builtins.list[units.Unit]":
-        """What lets this machine carry schedules out: a service of systemd, its timer, or a line of crontab.
+        """Install what lets this machine execute schedules: a systemd service, its timer, or a crontab line.
 
-        `write=False` only answers with the texts. Units are not enabled here: each says by which command.
+        `write=False` only returns the texts. Units are not enabled here; each text contains the command that enables
+        it.
         """
         texts = units.units(keeper, self._folder.root.absolute())
         if write:
@@ -165,7 +165,7 @@ class Schedules(VerbGroup):
         return texts
 
     def uninstall(self, keeper: Keeper) -> "builtins.list[units.Unit]":
-        """Take away what `install` wrote."""
+        """Remove what `install` wrote."""
         texts = units.units(keeper, self._folder.root.absolute())
         units.uninstall(texts)
         return texts
@@ -173,9 +173,10 @@ class Schedules(VerbGroup):
     def run_agent(
         self, *, once: bool = False, poll: bool = False, note: Callable[[str], None] = lambda text: None
     ) -> None:
-        """Carry schedules out until SIGTERM or Ctrl-C; runs that were begun go on. `once`: only what is due now.
+        """Execute schedules until SIGTERM or Ctrl-C; runs that were started continue. `once`: only what is due now.
 
-        Also what GitHub asked for, where workspace.yaml names repositories; with `poll` it is asked for new comments.
+        If workspace.yaml names GitHub repositories, their orders are processed too; with `poll`, GitHub is polled for
+        new comments.
         """
         from benchhouse.api.agent import carry_out
 
@@ -191,7 +192,8 @@ class Schedules(VerbGroup):
     def scrontab(
         self, scenario: str | os.PathLike[str], cron: str, *, time_zone: str = "", **where: Unpack["PlaceKeywords"]
     ) -> str:
-        """The lines for `scrontab`, by which Slurm runs a scenario on schedule: its own options, and the command."""
+        """Return the lines for `scrontab`, by which Slurm runs a scenario on schedule: its own options, and the
+        command."""
         from benchhouse.api.execution import prepare_source
 
         if time_zone:
@@ -209,9 +211,9 @@ class Schedules(VerbGroup):
         kubernetes_version: str = "",
         **where: Unpack["PlaceKeywords"],
     ) -> str:
-        """The CronJob of Kubernetes that runs it.
+        """Return the Kubernetes CronJob that runs a scenario on schedule.
 
-        `kubernetes_version` (`1.32`) in place of asking the API server for its own.
+        `kubernetes_version` (`1.32`) replaces a query to the API server for its version.
         """
         from benchhouse.api.execution import prepare_source
         from benchhouse.runs import batch
@@ -297,7 +299,7 @@ def _stamp(moment: float) -> str:
 def _version(given: str, settings: KubernetesSite) -> tuple[int, int]:
     if not given:
         answer = KubeClient(find_access(settings.context)).get("/version")
-        given = f"{answer['major']}.{answer['minor']}"  # some say 20+
+        given = f"{answer['major']}.{answer['minor']}"  # some report 20+
     if not (match := re.fullmatch(r"v?(\d+)\.(\d+).*", given)):
         raise BenchError(f"{given!r} is no version of Kubernetes", "such as --kubernetes 1.32")
     return int(match[1]), int(match[2])

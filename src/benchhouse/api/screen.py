@@ -1,4 +1,4 @@
-"""How the command line prints: tables, notes and progress on a terminal, the same that `.show()` uses in Python."""
+"""How the command line prints tables, notes, and progress on a terminal; `.show()` in Python uses the same code."""
 
 from typing import Any
 
@@ -28,19 +28,19 @@ from benchhouse.results.numbers import titled as titled
 
 
 def as_json(value: Any) -> None:
-    """Print a value of the API, or plain data, as JSON."""
+    """Print an answer of the API, or plain data, as JSON."""
     screen.as_json(plain(value))
 
 
 def size(count: float) -> str:
-    """A number of bytes as `1.2 MiB`."""
-    from benchhouse.schema.quantities import show_bytes  # a help comes without pydantic
+    """Return a number of bytes as `1.2 MiB`."""
+    from benchhouse.schema.quantities import show_bytes  # help is printed without importing pydantic
 
     return show_bytes(count)
 
 
 def duration(seconds: float) -> str:
-    """A number of seconds as `1m30s`."""
+    """Return a number of seconds as `1m30s`."""
     from benchhouse.schema.quantities import show_seconds
 
     return show_seconds(seconds)

@@ -32,15 +32,15 @@ class SealedTrial:
     """One attempt at a trial of a run."""
 
     name: str
-    """Of its folder: the id of the trial, and `.attempt-N` where a later attempt took its place."""
+    """Name of the folder: the id of the trial, with `.attempt-N` if a later attempt superseded it."""
     trial_id: str
     attempt: int
     outcome: str
     point: str
     manifest: str
-    """sha256 of its manifest, as the ledger or, of a pulled run, the tables have it; empty where they do not."""
+    """SHA-256 of the manifest, from the ledger or, for a pulled run, from the tables; empty if they do not have it."""
     here: bool = True
-    """Whether its folder is in this workspace."""
+    """Whether the folder is in this workspace."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class TrialEvidence:
     trial: SealedTrial
     folder: Path
     sealed: str
-    """When, UTC."""
+    """When it was sealed, UTC."""
     files: list[SealedFile]
 
     def open(self, name: str) -> BinaryIO:
-        """One of its files, for reading; nothing but what the manifest names, and nothing through a link."""
+        """Open a file for reading. Only files that the manifest names can be opened, and no link is followed."""
         if name not in {file.name for file in self.files}:
             raise NotFoundError(f"{name} is no file of trial {self.trial.name}", "its manifest names those that are")
         try:
@@ -73,12 +73,13 @@ class TrialEvidence:
             raise BenchError(message, "see: bench verify") from error
 
     def verify(self) -> list[Damage]:
-        """What is not as it was sealed: every file is hashed again."""
+        """Hash every file again, and return what differs from what was sealed."""
         return verify(TrialFolder(self.folder), self.trial.manifest or None)
 
 
 def trials(workspace: WorkspaceFolder, run_id: str) -> list[SealedTrial]:
-    """Every sealed attempt, in the order in which they ended; of a pulled run, the trials that the tables name."""
+    """Return every sealed attempt, in the order in which they ended; for a pulled run, the trials that the tables
+    name."""
     if not workspace.run(run_id).record.is_file():
         return _pulled(workspace, run_id)
     ledger = Ledger(workspace.run(run_id))
@@ -99,7 +100,7 @@ def trials(workspace: WorkspaceFolder, run_id: str) -> list[SealedTrial]:
 
 
 def evidence(workspace: WorkspaceFolder, run_id: str, name: str, *, fetch: bool = False) -> TrialEvidence:
-    """The files of one of them, by the name of its folder; with `fetch`, one that is not here is brought."""
+    """Return the files of a trial, by the name of its folder. With `fetch`, a folder that is not here is fetched."""
     trial = next((item for item in trials(workspace, run_id) if item.name == name), None)
     if trial is None:
         raise NotFoundError(f"run {run_id} has no sealed trial '{name}'", f"see: bench show {run_id}")
@@ -125,7 +126,7 @@ def _folder(workspace: WorkspaceFolder, run_id: str, name: str) -> TrialFolder:
 
 
 def _pulled(workspace: WorkspaceFolder, run_id: str) -> list[SealedTrial]:
-    """Trials of the tables, and attempts at them that were set aside, where they are here."""
+    """Return the trials in the tables, and superseded attempts at them that are in this workspace."""
     with Warehouse.open(workspace) as warehouse:
         rows = warehouse.query(_PULLED, {"run": run_id}, runs=[run_id]).rows
     listed = []
@@ -142,14 +143,14 @@ def _pulled(workspace: WorkspaceFolder, run_id: str) -> list[SealedTrial]:
 
 
 def _inside(workspace: WorkspaceFolder, scenario: str, trial: str) -> TrialFolder:
-    """Where a trial lies that tables name: they came from elsewhere, and may name what they like."""
+    """Return the folder of a trial that tables name. The tables come from elsewhere, so the names are checked."""
     if any("/" in name or "\0" in name or name.startswith(".") for name in (scenario, trial)):
         raise BenchError(f"{scenario[:80]!r}, {trial[:80]!r}: not the names of a scenario and a trial")
     return workspace.trial(scenario, trial)
 
 
 def _elsewhere(workspace: WorkspaceFolder, run_id: str, name: str) -> NotFoundError:
-    """Where the evidence of a pulled run is, by its lineage."""
+    """Return the error that the evidence is not here, with where it is according to its lineage."""
     with Warehouse.open(workspace) as warehouse:
         places = [*(warehouse.query(_PLACES, {"run": run_id}, runs=[run_id]).rows or [("", [])])[0]]
     stores = [place.partition("/trials/")[0] for place in places[1] or ()]
