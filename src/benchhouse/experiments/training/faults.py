@@ -1,6 +1,5 @@
-"""Why an attempt of a training ended before its time, and at which rank: by how ranks ended and what they printed.
-
-A rank that waits for another one fails too, often first and with a message of its own: it is a witness, never named.
+"""Find out why an attempt of a training ended early, and at which rank, from how ranks ended and what they printed.
+A rank that waits for another one fails too, often first and with its own message: it is a witness and is never named.
 """
 
 import signal
@@ -25,51 +24,51 @@ CODES: Mapping[Kind, str] = {
     "timeout": "timeout",
     "unknown": "training_interrupted",
 }
-"""What a trial fails with."""
+"""The code that a trial fails with."""
 _TOLD = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _SEARCHED, _SHOWN_LINES, _SHOWN = 40, 3, 200  # last lines of a rank; those in a message, and their first characters
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What went wrong, and at which rank; where the evidence does not say which, those that it may have been."""
+    """What went wrong and at which rank; the candidates if the evidence does not show which."""
 
     kind: Kind
     ranks: Sequence[int]
     certain: bool
-    """Else `ranks` are candidates."""
+    """If false, `ranks` are candidates."""
     message: str
     moment_s: float | None = None
-    """When a rank ended; None of one that hangs."""
+    """When a rank ended; None for one that hangs."""
 
     @property
     def rank(self) -> int | None:
-        """The one that is named."""
+        """The rank that is named; None if there are several, or only candidates."""
         return self.ranks[0] if self.certain and len(self.ranks) == 1 else None
 
 
 @dataclass(frozen=True)
 class FaultEvidence:
-    """What is known of an attempt that did not end well."""
+    """Evidence about an attempt that failed."""
 
     ranks: Sequence[RankProcess]
     last_steps: Mapping[int, int]
-    """By rank, the last step that it told in this attempt."""
+    """The last step that each rank recorded in this attempt."""
     timed_out: bool = False
 
 
 def diagnose(evidence: FaultEvidence) -> Fault:
-    """The rank that ended by itself; else one that left; else the one that the others waited for."""
+    """Name the rank that failed on its own, otherwise one that left, otherwise the one that the others waited for."""
     causes = {rank.number: kind for rank in evidence.ranks if (kind := _cause_of_rank(rank))}
     own = [rank for rank in evidence.ranks if rank.number in causes]
-    # Where a rank failed, its launcher has ended the others after it.
+    # After a rank failed, its launcher ended the others.
     if own := [rank for rank in own if _signal(rank) not in _TOLD] or own:
         return _failed(own, causes, evidence)
     return _left(evidence) or _at_exit(evidence) or _hung(evidence)
 
 
 def _cause_of_rank(rank: RankProcess) -> Kind | None:
-    """None of a rank that did not fail, and of a witness."""
+    """Return None for a rank that did not fail and for a witness."""
     if not rank.failed:
         return None
     ended_by = _signal(rank)
@@ -99,7 +98,7 @@ def _failed(own: Sequence[RankProcess], causes: Mapping[int, Kind], evidence: Fa
 
 
 def _left(evidence: FaultEvidence) -> Fault | None:
-    """Ranks that ended with exit code 0 while others needed them: these complain, or wait, or have come further."""
+    """Name ranks that exited with code 0 while others needed them: the others complain, wait, or did more steps."""
     left, rest = _ended_well(evidence)
     stacks = [stack for rank in rest if (stack := read_stack(_text(rank)))]
     if not left or not rest or any(not stack[0].waits_for_ranks for stack in stacks):
@@ -114,7 +113,7 @@ def _left(evidence: FaultEvidence) -> Fault | None:
 
 
 def _at_exit(evidence: FaultEvidence) -> Fault | None:
-    """Where some have ended well, and the others have done all steps that these did."""
+    """Name the ranks that did all steps but did not end, while others exited with code 0."""
     left, rest = _ended_well(evidence)
     if not left or not rest or len({evidence.last_steps.get(rank.number) for rank in evidence.ranks}) > 1:
         return None
@@ -124,19 +123,19 @@ def _at_exit(evidence: FaultEvidence) -> Fault | None:
 
 
 def _ended_well(evidence: FaultEvidence) -> tuple[list[RankProcess], list[RankProcess]]:
-    """And those that did not."""
+    """Return the ranks that exited with code 0, and the others."""
     well = [rank for rank in evidence.ranks if rank.exit_code == 0]
     return well, [rank for rank in evidence.ranks if rank.exit_code != 0]
 
 
 def _hung(evidence: FaultEvidence) -> Fault:
-    """The rank that the others wait for is in no wait itself, or has not come as far; it does not complain."""
+    """Name the rank that the others wait for: it does not wait itself, or it is behind, and it does not complain."""
     suspects = [rank for rank in evidence.ranks if rank.exit_code != 0 and not _complains(rank)]
     stacks = {rank.number: stack for rank in suspects if (stack := read_stack(_text(rank)))}
     witnesses = [rank for rank in evidence.ranks if _complains(rank)]
     if evidence.timed_out and not any("asked_s" in rank.facts for rank in evidence.ranks):
         message = f"the ranks were ended by workload.timeout{_after(evidence.ranks, evidence)}"
-        return Fault("timeout", [], False, message)  # they still told steps
+        return Fault("timeout", [], False, message)  # they still recorded steps
     named, why = _suspect(suspects, stacks, evidence)
     if named is not None:
         over = "workload.timeout is over: " if evidence.timed_out else ""
@@ -153,14 +152,14 @@ def _hung(evidence: FaultEvidence) -> Fault:
 
 
 def _complains(rank: RankProcess) -> bool:
-    """Whether it is a witness: it failed, maybe just when it was asked itself."""
+    """Return whether it is a witness: it failed, possibly just as it was made to print its stacks."""
     return rank.failed or (not read_stack(_text(rank)) and symptom_of(_last_words(rank)) in ("late", "gone"))
 
 
 def _suspect(
     suspects: Sequence[RankProcess], stacks: Mapping[int, Sequence[Frame]], evidence: FaultEvidence
 ) -> tuple[RankProcess | None, str]:
-    """The rank that hangs, and by what evidence; or None, and what there is."""
+    """Return the rank that hangs and the evidence for it, or None and whatever evidence there is."""
     if len(suspects) == 1:
         return suspects[0], ", as the only one that does not complain" if len(evidence.ranks) > 1 else ""
     stopped = [rank for rank in suspects if rank.facts.get("state") in ("T", "t")]
@@ -183,7 +182,7 @@ def _text(rank: RankProcess) -> list[str]:
 
 
 def _last_words(rank: RankProcess) -> list[str]:
-    """The end of its log, without the stacks that it was asked for."""
+    """Return the end of its log, without the stacks that it was made to print."""
     lines = _text(rank)
     if asked := [at for at, line in enumerate(lines) if line.startswith(ABORTED)]:
         lines = lines[: asked[-1]]
@@ -196,7 +195,7 @@ def _last_lines(rank: RankProcess) -> str:
 
 
 def _signal(rank: RankProcess) -> signal.Signals | None:
-    """That ended it; a shell or a container tells it as 128 and its number."""
+    """Return the signal that ended it; a shell or a container reports it as 128 plus its number."""
     code = rank.exit_code or 0
     number = -code if code < 0 else code - 128
     return signal.Signals(number) if number in set(signal.Signals) else None
@@ -231,7 +230,7 @@ def _after(ranks: Sequence[RankProcess], evidence: FaultEvidence) -> str:
 
 
 def _where(stack: Sequence[Frame]) -> str:
-    """The innermost call, and the innermost one of the program itself."""
+    """Describe the innermost call, and the innermost one of the program's own code."""
     if not stack:
         return ""
     own = next((frame for frame in stack if "/lib/python" not in frame.file), stack[0])

@@ -1,8 +1,6 @@
-"""What the steps of all ranks say of a training: pure, steps in and figures out.
-
-A step takes as long as its slowest rank. Ranks wait for each other in every step, so all of them take as long as that:
-which one it is, only the time tells that each does not wait.
-"""
+"""Compute figures of a training from the steps of all ranks. Pure.
+A step takes as long as its slowest rank. Ranks wait for each other in every step, so the step takes equally long on all
+of them: only the time that each spends not waiting shows which one is slow."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -33,28 +31,28 @@ class WholeStep:
 
     @property
     def took_s(self) -> float:
-        """Of the slowest rank."""
+        """Duration on the slowest rank."""
         return max(step.took_s for step in self.ranks)
 
     @property
     def apart_s(self) -> float:
-        """From the first rank that begins it to the last."""
+        """Time from the first rank that begins the step to the last."""
         return max(step.begin_s for step in self.ranks) - self.begin_s
 
     def total(self, name: str) -> float | None:
-        """Over the ranks that say it; None where none does."""
+        """Return the sum over the ranks that record the amount; None if no rank does."""
         amounts = [step.amounts[name] for step in self.ranks if name in step.amounts]
         return math.fsum(amounts) if amounts else None
 
 
 @dataclass(frozen=True)
 class StepProgress:
-    """Which steps counted, and what was done for nothing."""
+    """Which steps counted, and which work was lost."""
 
     useful: Sequence[WholeStep]
-    """By number: each once, as the last attempt did it."""
+    """Steps by number, each once, as the last attempt did it."""
     lost: Sequence[WholeStep]
-    """Done again later, or never by all ranks."""
+    """Steps that were done again later, or never by all ranks."""
     world: int
 
     @property
@@ -63,7 +61,7 @@ class StepProgress:
 
 
 def progress_of(steps: Iterable[TrainingStep], world: int) -> StepProgress:
-    """A step counts when every rank has done it, in the last attempt that did."""
+    """Split steps into useful and lost: a step counts if every rank did it, in the last attempt in which all did."""
     together: dict[tuple[int, int], dict[int, TrainingStep]] = {}
     for step in steps:
         together.setdefault((step.attempt, step.number), {})[step.rank] = step
@@ -89,8 +87,9 @@ class Warmup:
 
 
 def find_warmup(times_s: Sequence[float], asked: int | None) -> Warmup:
-    """As asked; else the first step, and what comes before the time of a step falls to its level: a change point in
-    the first half of the steps."""
+    """Return the requested warmup. Without one, it is the first step plus the steps before a change point in the first
+    half
+    at which the time per step falls."""
     if asked is not None:
         return Warmup(min(asked, len(times_s)), "as asked")
     if len(times_s) < 2:
@@ -112,7 +111,7 @@ class Straggler:
     others_s: float  # medians
     first: int
     last: int
-    """Numbers of the steps in which it was slow."""
+    """Numbers of the first and last step in which it was slow."""
 
     def message(self, node: str) -> str:
         times = f"{self.own_s * 1e3:.4g} ms of its own in a step, the others {self.others_s * 1e3:.4g}"
@@ -121,12 +120,13 @@ class Straggler:
 
 
 def straggler_of(steps: Sequence[WholeStep]) -> Straggler | None:
-    """The rank whose own time is above the median of the others' by at least a tenth and 1 ms, in nearly all steps.
-
-    Own time is that of a step less `comm_s`; where a rank does not tell its waits, nobody is named. It is looked for in
-    all steps, in the second half and in the last quarter of them, as a rank may become slow. Nobody is named on less
-    than 10 steps, or where the rank is not above that bound in 90% of them: noise strikes one rank now, then another.
-    """
+    """Return the rank whose own time exceeds the median of the others' by at least a tenth and 1 ms in nearly all
+    steps.
+    Own time is that of a step without `comm_s`; if a rank does not record it, the result is None. All steps, their
+    second
+    half, and their last quarter are searched, because a rank may become slow. The result is also None with fewer than
+    10
+    steps, or if the rank exceeds that bound in less than 90% of them: noise affects one rank now, then another."""
     for begin in (0, len(steps) // 2, len(steps) * 3 // 4):
         part = steps[begin:]
         if len(part) < _FEWEST_STEPS:
@@ -144,12 +144,12 @@ def straggler_of(steps: Sequence[WholeStep]) -> Straggler | None:
 
 
 def own_s(step: TrainingStep) -> float | None:
-    """Of one rank, without the wait for the others; None where it is not told."""
+    """Return the time of a step on one rank without its wait for the others; None if it has no `comm_s`."""
     return step.took_s - step.amounts["comm_s"] if "comm_s" in step.amounts else None
 
 
 def share(steps: Sequence[WholeStep], name: str) -> float | None:
-    """What the ranks spent on it, of the time of their steps; None where not every step tells it."""
+    """Return the share of step time that ranks spent on `name`; None if a step does not record it."""
     ranks = [step for whole in steps for step in whole.ranks]
     if not ranks or not all(name in step.amounts for step in ranks):
         return None
@@ -157,7 +157,7 @@ def share(steps: Sequence[WholeStep], name: str) -> float | None:
 
 
 def covered_s(steps: Iterable[WholeStep]) -> float:
-    """Time in which a rank was at one of these steps."""
+    """Return the time in which at least one rank was in one of these steps."""
     total, until = 0.0, -math.inf
     for begin, end in sorted((step.begin_s, step.end_s) for step in steps):
         total += max(0.0, end - max(begin, until))
@@ -166,12 +166,13 @@ def covered_s(steps: Iterable[WholeStep]) -> float:
 
 
 def are_apart(steps: Sequence[WholeStep]) -> bool:
-    """Whether ranks begin a step further apart than it takes: then they do not wait for each other."""
+    """Return whether ranks begin a step further apart than it takes: then they do not wait for each other."""
     return median(step.apart_s for step in steps) > median(step.took_s for step in steps)
 
 
 def rate(steps: Sequence[WholeStep], name: str) -> float | None:
-    """Amount a second, of all ranks, from the first beginning of these steps to the last end."""
+    """Return the amount per second of all ranks, from the first beginning of these steps to the last end.
+    None if there are no steps, or if one of them does not record the amount."""
     amounts = [whole.total(name) for whole in steps]
     if not steps or any(amount is None for amount in amounts):
         return None
@@ -180,5 +181,5 @@ def rate(steps: Sequence[WholeStep], name: str) -> float | None:
 
 
 def times_of(steps: Sequence[WholeStep]) -> tuple[float, float]:
-    """Begin and end of all together, whatever the order of their numbers."""
+    """Return the first beginning and the last end of the steps, whatever the order of their numbers."""
     return min(step.begin_s for step in steps), max(step.end_s for step in steps)

@@ -1,8 +1,6 @@
-"""FLOPs of training on a token: declared by a named formula, or counted by the trainer. Pure.
-
-A multiplication and an addition are two FLOPs. Model FLOPs (MFU) hold one forward and one backward pass, hardware FLOPs
-(HFU) what is computed a second time, too. docs/design/training-metrics.md says how other projects count.
-"""
+"""FLOPs per token of training: declared by a named formula, or counted by the trainer. Pure.
+A multiplication and an addition are two FLOPs. Model FLOPs (MFU) hold one forward and one backward pass; hardware FLOPs
+(HFU) also hold what is recomputed. docs/design/training-metrics.md explains how other projects count."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +13,12 @@ from benchhouse.experiments.training.figures import WholeStep
 from benchhouse.schema.model import Model
 
 COUNTED, RECOMPUTED = "flops", "hardware_flops"
-_FORWARD_SHARE = 1 / 3  # of forward and backward: backward has two products for each of forward's
+_FORWARD_SHARE = 1 / 3  # of forward and backward: backward has two products for each one of forward
 _SHAPE = ("layers", "width", "tokens")
 
 
 class ModelFlops(Model):
-    """How many FLOPs training on one token takes, without what is recomputed."""
+    """FLOPs of training on one token, without those that are recomputed."""
 
     formula: Literal["6N", "6N+12LHQT", "declared", "counted"] = Field(
         description="6N: products with weights. 6N+12LHQT: and attention over T tokens. declared: `per_token`. "
@@ -52,7 +50,7 @@ class ModelFlops(Model):
 
     @property
     def a_token(self) -> float | None:
-        """Without recompute; None where it is counted."""
+        """FLOPs per token without recomputation; None if they are counted."""
         if self.formula == "declared":
             return self.per_token
         if self.formula == "counted":
@@ -64,7 +62,8 @@ class ModelFlops(Model):
         return weights + attention / (2 if self.causal else 1)
 
     def recomputed(self, model: float, tokens: float | None) -> float | None:
-        """Of so many model FLOPs a second, on so many tokens; None where nothing is said."""
+        """Return the recomputed FLOPs per second for a model's FLOPs per second and its tokens per second; None if
+        unknown."""
         if self.recompute == "none":
             return 0.0
         if self.recompute == "full":
@@ -74,7 +73,7 @@ class ModelFlops(Model):
 
 @dataclass(frozen=True)
 class Achieved:
-    """FLOPs a second of all ranks, over the measured steps and the pauses between them."""
+    """FLOPs per second of all ranks, over the measured steps and the pauses between them."""
 
     model: float | None
     hardware: float | None
@@ -84,7 +83,7 @@ class Achieved:
 
 
 def achieved(steps: Sequence[WholeStep], asked: ModelFlops | None) -> Achieved:
-    """By the formula that is asked for; with none, by what the records count."""
+    """Apply the requested formula; without one, use the counts of the records."""
     tokens = figures.rate(steps, "tokens")
     counted, hardware = figures.rate(steps, COUNTED), figures.rate(steps, RECOMPUTED)
     if asked is None or asked.formula == "counted":
@@ -99,5 +98,5 @@ def achieved(steps: Sequence[WholeStep], asked: ModelFlops | None) -> Achieved:
     if model is not None and more is not None:
         hardware = model + more
     elif model is not None and counted and hardware is not None:
-        hardware *= model / counted  # a formula is a little off what is counted: HFU is on the scale of MFU
+        hardware *= model / counted  # a formula differs a little from the count: put HFU on the scale of MFU
     return Achieved(model, hardware, asked.formula if asked else "counted")

@@ -1,7 +1,5 @@
-"""Start the ranks of a trainer, follow what started them, and read how each rank ended and what it printed.
-
-Around every rank there is `rank.py`, whoever starts it: this process, torchrun or srun, on this node or another one.
-"""
+"""Start the ranks of a trainer, follow the processes that start them, and read how each rank ended and what it printed.
+`rank.py` wraps every rank, no matter whether this process, torchrun, or srun starts it, on this node or another one."""
 
 import contextlib
 import json
@@ -29,38 +27,36 @@ from benchhouse.experiments.training.launchers import (
 )
 from benchhouse.experiments.training.rank import ASK, node_of_rank
 
-_GRACE_S = 5.0  # between telling the other ranks to end and killing them
-_SETTLE_S = 0.2  # in which ranks that fail together do so before the others are told to end
-_ANSWER_S = 3.5  # in which all ranks have told where they hang
+_GRACE_S = 5.0  # between sending SIGTERM to the other ranks and killing them
+_SETTLE_S = 0.2  # ranks that fail together do so within this time; the others are then stopped
+_ANSWER_S = 3.5  # time within which all ranks report where they hang
 _LINE_ENDS = re.compile(rb"[\r\n]")
 _KEPT_LINES = 1_000_000  # of a rank, to be searched for records
 _LONGEST = 16 * 1024  # characters of a line that is searched
-_OTHER_PORTS = 3  # how often another one is tried where the first was taken meanwhile
+_OTHER_PORTS = 3  # how often another port is tried after the first one was taken in the meantime
 _TAKEN = re.compile("EADDRINUSE|address already in use", re.IGNORECASE)
 _FILE = re.compile(r"rank-(\d+)\.attempt-(\d+)\.jsonl")
 
 
 @dataclass
 class RankProcess:
-    """One process: where it ran, what it printed, each line with the moment of its arrival, and how it ended.
-
-    Moments are of the monotonic clock of its node.
-    """
+    """One process of a rank: where it ran, each line that it printed with its time of arrival, and how it ended.
+    Times are those of the monotonic clock of its node."""
 
     number: int
     log: Path
-    file: Path = Path()  # of `rank.py`
+    file: Path = Path()  # the file that `rank.py` writes
     lines: list[tuple[float, str]] = field(default_factory=list)
-    exit_code: int | None = None  # of a process that a signal ended: its number, negative
+    exit_code: int | None = None  # the negated signal number if a signal ended the process
     ended_s: float | None = None
     told_to_end: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
-    """node, local_rank, pid, cores, device, cpu_s and waited_for_cpu_s, as far as `rank.py` could tell."""
+    """node, local_rank, pid, cores, device, cpu_s, and waited_for_cpu_s, as far as `rank.py` could find them out."""
     _rest: bytes = b""
     _read_bytes: dict[Path, int] = field(default_factory=dict)
 
     def read(self) -> None:
-        """What is new since the last time."""
+        """Read what was written since the last call."""
         for line in self._new(self.file):
             self.facts |= json.loads(line)
         self.told_to_end = "told_to_end_s" in self.facts
@@ -74,12 +70,13 @@ class RankProcess:
             self._read_bytes[self.log] = log.tell()
 
     def end(self) -> None:
-        """Nothing more will come. Without a last line, all of it was killed at once: by us, or with its node."""
+        """Finish the last line. A rank without an exit code was killed together with `rank.py`, by us or with
+        its node."""
         self.take(b"", self.ended_s or 0.0)
         self.exit_code = -signal.SIGKILL if self.exit_code is None else self.exit_code
 
     def _new(self, path: Path) -> list[bytes]:
-        """Whole lines that were added to a file."""
+        """Return the whole lines that were added to a file."""
         with contextlib.suppress(OSError), path.open("rb") as file:
             file.seek(self._read_bytes.get(path, 0))
             whole, _, _ = file.read().rpartition(b"\n")
@@ -88,7 +85,7 @@ class RankProcess:
         return []
 
     def take(self, block: bytes, now_s: float) -> None:
-        """Some bytes of its output; none at the end. A progress bar ends its lines by a carriage return."""
+        """Add bytes of its output, or none at the end. Progress bars end their lines with a carriage return."""
         *lines, rest = _LINE_ENDS.split(self._rest + block) if block else (self._rest, b"")
         self._rest = rest[:_LONGEST]
         for line in lines:
@@ -108,28 +105,28 @@ class RankProcess:
 
 
 class NotLaunched(Exception):  # noqa: N818 - an outcome, not a bug
-    """No rank was started; says why."""
+    """No rank was started; the message gives the reason."""
 
 
 class RankWatcher(Protocol):
-    """Looks after ranks while they run; one for each start of the launcher."""
+    """Watches ranks while they run; one for each start of the launcher."""
 
     every_s: float
 
     def hangs(self) -> bool: ...
 
     def is_silent(self) -> bool:
-        """Whether steps have stopped, or never began: asked when the time is over."""
+        """Return whether steps have stopped or never began; called when the timeout has passed."""
 
     def waited_in_vain(self) -> bool:
-        """Whether a rank that ended says that it has waited too long for another."""
+        """Return whether a rank that ended reports that it waited too long for another rank."""
 
     def is_final(self, ranks: Sequence[RankProcess]) -> bool:
-        """Whether an attempt that did not end well needs no other one, or none can follow."""
+        """Return whether no attempt can or need follow one that failed."""
 
 
 class Unwatched:
-    """Ranks that nobody looks after: only their end is noticed."""
+    """Watches nothing: only the end of the ranks is noticed."""
 
     every_s = math.inf
 
@@ -158,7 +155,7 @@ class Training:
 def run_here(
     argv: Sequence[str], ranks: int, environment: Mapping[str, str], logs: Path, timeout_s: float | None
 ) -> list[RankProcess]:
-    """Processes of this node, started once. Raises NotLaunched."""
+    """Run ranks on this node, once. Raise NotLaunched if they cannot be started."""
     with TemporaryDirectory(dir=logs.resolve(), prefix="ranks-") as name:
         folder, node = Path(name), node_of_rank()
         write_order(folder, logs, ranks, RankSettings())
@@ -173,10 +170,8 @@ def run_training(
     timeout_s: float | None,
     watch: Callable[[], RankWatcher] = Unwatched,
 ) -> Training:
-    """Until an attempt ends well, or none is left. A port that somebody else took meanwhile costs no attempt.
-
-    Raises NotLaunched where a rank can't be started at all.
-    """
+    """Run attempts until one succeeds or none is left. An attempt whose port was taken in the meantime does not count.
+    Raise NotLaunched if a rank cannot be started at all."""
     attempt = ports_taken = 0
     while True:
         port, watcher = free_port(), watch()
@@ -200,9 +195,11 @@ def run_training(
 
 
 class _Following:
-    """The processes that start ranks, until all have ended. When one fails or ranks hang, or the time is over, the
-    others are told to end, then killed; where ranks hang, or waited for one that does, all are asked first where they
-    are."""
+    """Follows the processes that start ranks until all have ended. When one fails, ranks hang, or the timeout passes,
+    the
+    others get SIGTERM and are then killed. If ranks hang, or waited for one that hangs, all are first made to print
+    their
+    stacks."""
 
     def __init__(self, launch: Launch, launcher: Launcher, watcher: RankWatcher) -> None:
         self._launch, self._launcher, self._watcher = launch, launcher, watcher
@@ -210,7 +207,7 @@ class _Following:
         self._noticed = self.timed_out = False
 
     def run(self, commands: Sequence[LaunchCommand], timeout_s: float | None) -> bool:
-        """Start them and wait for their end; whether one failed."""
+        """Start the commands and wait for their end. Return whether one failed."""
         with contextlib.ExitStack() as stack:
             said = stack.enter_context(self._launch.launcher_log.open("ab"))
             processes: list[subprocess.Popen[bytes]] = []
@@ -254,7 +251,7 @@ class _Following:
                     return
 
     def _notice(self, failed: bool, now_s: float, deadline_s: float) -> None:
-        """What there is to notice; from then on the ranks are brought to their end."""
+        """Check for failures, hangs, and the timeout; after any of them, the ranks are stopped."""
         hangs = False
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + self._watcher.every_s
@@ -263,14 +260,14 @@ class _Following:
         ask = hangs or (failed and self._watcher.waited_in_vain()) or (self.timed_out and self._watcher.is_silent())
         if ask:
             (self._launch.folder / ASK).touch()
-        if hangs and self._launcher.restarts:  # it begins again by itself, or ends
+        if hangs and self._launcher.restarts:  # the launcher restarts the ranks itself, or ends
             self._look_at_s = now_s + _ANSWER_S + _GRACE_S
         elif hangs or failed or self.timed_out:
             self._noticed, self._tell_at_s = True, now_s + (_ANSWER_S if ask else _SETTLE_S)
 
 
 def _end(processes: Iterable["subprocess.Popen[bytes]"], how: signal.Signals) -> None:
-    """With all that they started."""
+    """Send a signal to the processes and all that they started."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, how)
@@ -279,7 +276,7 @@ def _end(processes: Iterable["subprocess.Popen[bytes]"], how: signal.Signals) ->
 
 
 class RankFiles:
-    """What `rank.py` wrote so far, by attempt and rank; may be read while the ranks run, again and again."""
+    """What `rank.py` has written so far, by attempt and rank; can be read repeatedly while the ranks run."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
@@ -298,7 +295,7 @@ class RankFiles:
 
 
 def _port_was_taken(ranks: Sequence[RankProcess], launch: Launch, port: int) -> bool:
-    """Somebody took it between our look and the rank's: torch then names it."""
+    """Return whether another process took the port after we found it free: torch then names it in a message."""
     texts = [line for rank in ranks if rank.failed for _, line in rank.lines]
     texts += _said(launch)
     return any(str(port) in text and _TAKEN.search(text) for text in texts)
@@ -313,7 +310,7 @@ def _why(ranks: Sequence[RankProcess], launch: Launch) -> str:
 
 
 def _said(launch: Launch) -> list[str]:
-    """By what started the ranks."""
+    """Return the lines that the launcher of the ranks printed."""
     try:
         lines = launch.launcher_log.read_text(errors="replace").splitlines()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What starts the ranks: this process, one torchrun a node, or one step of the Slurm job; on all nodes of the trial."""
+"""Launchers that start the ranks on all nodes of the trial: this process, one torchrun per node, or one Slurm step."""
 
 import json
 import os
@@ -22,14 +22,14 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 
 SEED = "BENCHHOUSE_SEED"
-"""The variable that tells ranks the seed of the trial."""
+"""The variable with the seed of the trial for the ranks."""
 _LOOPBACK = "127.0.0.1"
-_NODES = "BENCHHOUSE_NODES"  # names the file that lists the nodes of the trial, where they know each other by address
+_NODES = "BENCHHOUSE_NODES"  # path of the file that lists the nodes of the trial, if they know each other by address
 _OF_RANKS = re.compile(r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|ROLE_NAME")
 
 
 class RankSettings(Model):
-    """How many ranks there are, and how they are started."""
+    """How many ranks there are and how they are started."""
 
     launcher: Literal["processes", "torchrun", "srun"] = Field(
         "processes",
@@ -62,14 +62,14 @@ class RankSettings(Model):
 
 @dataclass(frozen=True)
 class Launch:
-    """What to start, and where."""
+    """What to start and where."""
 
     argv: Sequence[str]
     ranks: int
     environment: Mapping[str, str]
     logs: Path
-    folder: Path  # for what `rank.py` is told and tells; seen by all nodes
-    nodes: Sequence[str]  # ours first
+    folder: Path  # for the order that `rank.py` reads and the files that it writes; visible to all nodes
+    nodes: Sequence[str]  # this node first
     on_node: Callable[[str], list[str]]
 
     @property
@@ -82,19 +82,19 @@ class Launch:
 
     @property
     def master(self) -> str:
-        """Where the ranks meet."""
+        """The address at which the ranks meet."""
         return self.addresses.get(self.nodes[0], self.nodes[0]) if len(self.nodes) > 1 else _LOOPBACK
 
     @cached_property
     def addresses(self) -> dict[str, str]:
-        """Of the nodes, by name; none on Slurm, where nodes know each other by name."""
+        """The addresses of the nodes by name; empty on Slurm, where nodes know each other by name."""
         path = os.environ.get(_NODES)
         listed = json.loads(Path(path).read_text(encoding="utf-8"))["nodes"] if path else ()
         return {node["name"]: node["address"] for node in listed}
 
     @property
     def program(self) -> list[str]:
-        """That of every rank."""
+        """The command of every rank."""
         return [sys.executable, "-I", "-S", rank.__file__, str(self.folder), *self.argv]
 
     def prefix(self, node: str) -> list[str]:
@@ -111,14 +111,14 @@ class LaunchCommand:
 
 class Launcher(Protocol):
     restarts: bool
-    """Whether it begins again by itself when a rank fails."""
+    """Whether it restarts the ranks itself when one fails."""
 
     def commands(self, launch: Launch, attempt: int, port: int) -> list[LaunchCommand]:
-        """What starts all ranks; `port` of the first node is free."""
+        """Return the commands that start all ranks; `port` is free on the first node."""
 
 
 class Processes:
-    """A process a rank, with the variables that torchrun would give it."""
+    """One process per rank, with the variables that torchrun would set."""
 
     restarts = False
 
@@ -138,14 +138,14 @@ class Processes:
 
 @dataclass(frozen=True)
 class Torchrun:
-    """An agent of torchrun on each node, which meet by the c10d rendezvous and restart the ranks themselves."""
+    """One torchrun agent per node; the agents meet through the c10d rendezvous and restart the ranks themselves."""
 
     path: str
     max_restarts: int
     restarts = True
 
     def commands(self, launch: Launch, attempt: int, port: int) -> list[LaunchCommand]:
-        # Alone, it takes a port by itself; a store of several nodes must be at one that all of them know.
+        # A single agent takes a free port itself; the store of several nodes must be at a port that all of them know.
         meets = f"{launch.master}:{port if len(launch.nodes) > 1 else 0}"
         options = [f"--nnodes={len(launch.nodes)}", f"--nproc-per-node={launch.per_node}"]
         options += ["--rdzv-backend=c10d", f"--rdzv-endpoint={meets}", f"--rdzv-id=benchhouse-{port}"]
@@ -156,7 +156,8 @@ class Torchrun:
         ]
 
     def _of_node(self, launch: Launch, node: str) -> list[str]:
-        """Left alone, it goes by the host's own name, which need not be known to the others or to itself."""
+        """Set the address: by default the agent uses the host name, which the others or the host itself may not
+        resolve."""
         if node not in launch.addresses:
             return []
         is_host = str(node == launch.nodes[0]).lower()
@@ -165,7 +166,7 @@ class Torchrun:
 
 @dataclass(frozen=True)
 class Srun:
-    """One step of the Slurm job that the trial is, with a task a rank; Slurm's variables are there, and torch's too."""
+    """One step of the Slurm job of the trial, with one task per rank; the variables of Slurm and of torch are set."""
 
     path: str
     own_cores: bool
@@ -177,19 +178,20 @@ class Srun:
         options += [f"--nodes={count}", f"--ntasks={launch.ranks}", f"--ntasks-per-node={launch.per_node}"]
         options += [f"--nodelist={','.join(launch.nodes)}", "--distribution=block", "--label"]
         if self.own_cores:
-            options.append("--cpu-bind=none")  # all tasks see all cores of the job there, and share them out
+            options.append("--cpu-bind=none")  # all tasks then see all cores of the job and divide them
         return [LaunchCommand([self.path, *options, *launch.program], _meeting(launch, attempt, port))]
 
 
 def _meeting(launch: Launch, attempt: int, port: int) -> dict[str, str]:
-    """A port of its own in each attempt: the store of the one before is gone with what was in it."""
+    """Return the variables of an attempt. Each has its own port: the store of the attempt before is gone with its
+    content."""
     return {"MASTER_ADDR": launch.master, "MASTER_PORT": str(port), "TORCHELASTIC_RESTART_COUNT": str(attempt)}
 
 
 def prepare(
     argv: Sequence[str], torchrun: str, ranks: RankSettings, folder: Path, ctx: Context
 ) -> tuple[Launch, Launcher]:
-    """What to start and by what; the trial fails where that is not there. `folder` is for `rank.py`."""
+    """Return what to start and its launcher, or fail the trial if either is missing. `folder` is for `rank.py`."""
     count = len(ctx.nodes)
     world = ranks.ranks_per_node * count if ranks.ranks_per_node else ranks.ranks
     if world % count:
@@ -218,7 +220,7 @@ def prepare(
 
 
 def write_order(folder: Path, logs: Path, per_node: int, ranks: RankSettings) -> None:
-    """What `rank.py` must know that its environment does not say."""
+    """Write what `rank.py` cannot read from its environment."""
     order = {
         "logs": str(logs.resolve()), "cwd": ranks.cwd, "node": node_of_rank(), "ranks_per_node": per_node,
         "affinity": ranks.affinity, "rank_environment": ranks.rank_environment,
@@ -227,7 +229,7 @@ def write_order(folder: Path, logs: Path, per_node: int, ranks: RankSettings) ->
 
 
 def find_torchrun(program: str, named: str, path: str) -> str | None:
-    """As named, else beside the program, which is where an environment of Python has it, else on the path."""
+    """Find the named torchrun; by default the one next to the program, as in a Python environment, or on the path."""
     if named:
         return shutil.which(named, path=path)
     return shutil.which(str(Path(program).with_name("torchrun"))) or shutil.which("torchrun", path=path)

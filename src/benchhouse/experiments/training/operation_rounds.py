@@ -1,4 +1,4 @@
-"""What one operation between ranks took, whoever measured it, and the factor of its bus bandwidth."""
+"""Duration of one operation between ranks, from any program, and the factor of its bus bandwidth."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,22 +13,22 @@ class OperationRounds:
     """Rounds of one operation."""
 
     bytes: int
-    """Really moved, as nccl-tests counts them."""
+    """Bytes that were really moved, as nccl-tests counts them."""
     seconds: Sequence[float]
-    """Of one operation, by the slowest rank: of each round."""
+    """Seconds of one operation on the slowest rank, for each round."""
     wrong: int | None
-    """Elements; None where nothing was checked."""
+    """Number of wrong elements; None if none were checked."""
     skew_s: float = math.nan
-    """Between the ranks of a node that begin a round; NaN where nobody says it."""
+    """Seconds between the ranks of a node that begin a round; NaN if unknown."""
     waited_s: float | None = None
-    """In an operation, threads of the rank that waited most, for a core; None where nobody says it."""
+    """Seconds per operation that the threads of the rank that waited most waited for a core; None if unknown."""
     off_s: float | None = None
-    """How far the time can be off because of that skew; None where it is not known."""
+    """Possible error of the time due to the skew; None if unknown."""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def bus_factor(operation: Operation, ranks: int) -> float:
-    """Bus bandwidth / algorithm bandwidth: what the busiest link moves for each byte of the size."""
+    """Return bus bandwidth / algorithm bandwidth: what the busiest link moves for each byte of the size."""
     if operation == "all_reduce":
         return 2 * (ranks - 1) / ranks
     if operation in ("all_gather", "reduce_scatter", "all_to_all"):

@@ -1,4 +1,4 @@
-"""Where the ranks of a training were, and under which settings: facts that are kept with its figures."""
+"""Placement of the ranks of a training, and their settings: facts that are recorded with its figures."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +17,11 @@ from benchhouse.schema.secrets import is_secret_variable
 _SETTINGS = re.compile(r"(NCCL|GLOO|TORCH|PYTORCH|CUDA|UCX|FI|MKL|KMP|OMP)_\w+|BENCHHOUSE_SEED")
 _OF_A_RANK = ("rank", "local_rank", "node", "pid", "cores", "device", "cpu_s", "waited_for_cpu_s")
 _OWN_CORE = 0.8  # of the time in which a rank could work, at least
-_JUDGED_S = 0.5  # of such time; less tells nothing
+_JUDGED_S = 0.5  # of such time; less shows nothing
 
 
 def record_placement(training: Training, launch: Launch, ranks: RankSettings, ctx: Context) -> None:
-    """Of the last attempt; `ranks` in the metadata says of each where it was."""
+    """Record where each rank of the last attempt ran, as `ranks` in the metadata."""
     if training.ports_taken:
         ctx.warn("port_taken", f"the port to meet at was taken meanwhile; begun again {training.ports_taken} times")
     places = [{name: rank.facts.get(name) for name in _OF_A_RANK} for rank in training.last]
@@ -36,13 +36,15 @@ def record_placement(training: Training, launch: Launch, ranks: RankSettings, ct
 
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that change how ranks compute and communicate."""
+    """Return the variables that change how ranks compute and communicate."""
     names = (name for name in sorted(environment) if _SETTINGS.fullmatch(name) and not is_secret_variable(name))
     return {name: environment[name] for name in names}
 
 
 def nccl_files(environment: Mapping[str, str], site: Path = Path("/etc/nccl.conf")) -> dict[str, dict[str, str]]:
-    """What NCCL reads on this node beside its variables, which come first, then the user's file, then the site's."""
+    """Return the settings files that NCCL reads on this node. Its variables have priority over the user's file, and
+    this
+    over the site's."""
     own = environment.get("NCCL_CONF_FILE") or f"{environment.get('HOME', '')}/.nccl.conf"
     files = {}
     for path in (Path(own), site):
@@ -54,7 +56,7 @@ def nccl_files(environment: Mapping[str, str], site: Path = Path("/etc/nccl.conf
 
 
 def check_world(steps: Iterable[TrainingStep], asked: int, ctx: Context) -> int:
-    """How many ranks the records are of; more than were started where the program starts some itself."""
+    """Return the number of ranks with records; it exceeds the number started if the program starts some itself."""
     seen: set[int] = set()
     worlds: set[int] = set()
     for step in steps:
@@ -74,10 +76,9 @@ def check_world(steps: Iterable[TrainingStep], asked: int, ctx: Context) -> int:
 def check_cores(
     steps: Sequence[WholeStep], ranks: Sequence[RankProcess], launch: Launch, threads: int, ctx: Context
 ) -> None:
-    """Ranks that fight for cores measure the fight: the figures are then invalid.
-
-    What a rank had of a core is by its own `cpu_s` while it waited for nobody, else by the kernel for its first thread.
-    """
+    """Mark the figures as invalid if ranks compete for cores, because they then measure the competition.
+    The time that a rank had a core is its own `cpu_s` outside of its waits, otherwise the kernel's for its first
+    thread."""
     cores = len({core for rank in ranks if rank.node == node_of_rank() for core in rank.facts.get("cores", ())})
     if launch.per_node * threads <= cores:
         return
@@ -98,7 +99,7 @@ def check_cores(
 
 
 def as_ranges(numbers: list[int]) -> str:
-    """0, 1, 2, 5 as `0-2,5`."""
+    """Format 0, 1, 2, 5 as `0-2,5`."""
     spans: list[list[int]] = []
     for number in sorted(numbers):
         if spans and number == spans[-1][1] + 1:

@@ -1,8 +1,6 @@
-"""The program around one rank, on whichever node: `python -I -S rank.py FOLDER COMMAND...`, or `rank.py --clock`.
-
-It starts the rank's command, writes down who it is, keeps what it prints with the moment of each arrival, and how it
-ended. It needs the standard library alone; `launch.py` reads what it wrote, which is whole at any moment.
-"""
+"""The program around one rank, on any node: `python -I -S rank.py FOLDER COMMAND...`, or `rank.py --clock`.
+It starts the command of the rank and writes its identity, its output with the time of each arrival, and how it ended.
+It needs only the standard library. `launch.py` reads its files, which are complete at any moment."""
 
 import contextlib
 import ctypes
@@ -19,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 ASK = "ask"
-"""The file of the folder that is touched to ask all ranks where they hang."""
-_LOOK_S = 1.0  # between two looks for it
-_ANSWER_S = 2.0  # for a command to end when it is aborted
+"""The file in the folder that is touched to make all ranks report where they hang."""
+_LOOK_S = 1.0  # between two checks for that file
+_ANSWER_S = 2.0  # time in which an aborted command must end
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _BLOCK = 1 << 16
 _SLURM = {
@@ -36,16 +34,16 @@ def main(folder: Path, command: list[str]) -> int:
     who = _identity(order)
     name = f"rank-{who['rank']}.attempt-{who['attempt']}"
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)  # else a launcher that is killed leaves its ranks behind
+    libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)  # otherwise a launcher that is killed leaves its ranks behind
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(Path(order["logs"], f"{name}.log").open("wb", buffering=0))
-        facts = stack.enter_context((folder / f"{name}.jsonl").open("wb", buffering=0))  # after its log
+        facts = stack.enter_context((folder / f"{name}.jsonl").open("wb", buffering=0))  # opened after its log
         times = stack.enter_context((folder / f"{name}.times").open("wb", buffering=0))
 
         def write(**items: Any) -> None:
             facts.write(json.dumps(items).encode() + b"\n")
 
-        # Whoever ends the ranks tells the whole group of processes, so that the command hears it by itself.
+        # A signal that ends the ranks goes to the whole process group, so the command receives it directly.
         signal.signal(signal.SIGTERM, lambda *_: write(told_to_end_s=time.monotonic()))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         here = order["node"] == who["node"]
@@ -72,7 +70,7 @@ def main(folder: Path, command: list[str]) -> int:
         code, oom_kills = process.wait(), _oom_kills() - oom_kills
         write(exit_code=code, ended_s=ended_s, cpu_s=cpu_s, waited_for_cpu_s=waited_s, oom_kills=oom_kills)
         question.let_others_answer()
-    if code < 0:  # for whoever started us, in the same way
+    if code < 0:  # end the same way, for the process that started us
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if code != -signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)
@@ -81,14 +79,15 @@ def main(folder: Path, command: list[str]) -> int:
 
 
 def _empty_folder(folder: Path, name: str) -> Path:
-    """Whoever started the training takes it away, whatever becomes of us."""
+    """Create the folder. The process that started the training removes it, whatever happens to this one."""
     path = folder / f"{name}.work"
     path.mkdir(exist_ok=True)
     return path
 
 
 def _variables(order: dict[str, Any]) -> None:
-    """Of torch where srun started us; none of a Slurm task where the launcher is another one."""
+    """Set the variables of torch if srun started this process; otherwise remove those of a Slurm task. Add those of the
+    rank."""
     if "RANK" not in os.environ and "SLURM_PROCID" in os.environ:
         for name, slurm in _SLURM.items():
             os.environ[name] = os.environ[slurm]
@@ -126,7 +125,7 @@ def _cards() -> list[Path]:
 
 
 def device_of(local: int, visible: list[str]) -> str | None:
-    """The card that a rank has by custom, or because there is one only; None where that can't be told."""
+    """Return the card that a rank uses by convention, or the only one; None if that cannot be determined."""
     if len(visible) == 1:
         return visible[0]
     return visible[local] if local < len(visible) else None
@@ -137,11 +136,12 @@ def node_of_rank() -> str:
 
 
 class _Question:
-    """Where the command is: it is aborted, upon which a Python prints its stacks, and killed if it does not end."""
+    """Finds out where the command hangs: aborts it, upon which Python prints its stacks, and kills it if it does not
+    end."""
 
     def __init__(self, path: Path, pid: int, write: Callable[..., None]) -> None:
         self._path, self._pid, self._write = path, pid, write
-        self._touched = self._touched_ns()  # what was asked of others before
+        self._touched = self._touched_ns()  # time of a request in an earlier attempt
         self._asked_s, self._look_at_s = 0.0, time.monotonic() + _LOOK_S
 
     def look(self) -> None:
@@ -160,7 +160,7 @@ class _Question:
                 os.kill(pid, signal.SIGABRT)
 
     def let_others_answer(self) -> None:
-        """Whoever started us may end the others as soon as we do."""
+        """Wait: the process that started us may end the other ranks as soon as we end."""
         if self._asked_s:
             time.sleep(max(0.0, self._asked_s + _LOOK_S + _ANSWER_S - time.monotonic()))
 
@@ -172,7 +172,7 @@ class _Question:
 
 
 def _python_of(pid: int) -> int:
-    """The command's Python, which a script may have started; the command itself where that is not clear."""
+    """Return the Python process of the command, which a script may have started; the command if that is unclear."""
     at = pid
     with contextlib.suppress(OSError, ValueError):
         while "python" not in str(Path(f"/proc/{at}/exe").readlink()):
@@ -183,7 +183,7 @@ def _python_of(pid: int) -> int:
 
 
 def _state(pid: int) -> str:
-    """Its letter in /proc: T of a process that is stopped."""
+    """Return the letter of its state in /proc, such as T for a stopped process; empty if it cannot be read."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -191,7 +191,7 @@ def _state(pid: int) -> str:
 
 
 def _pump(output: int, ended: int, files: tuple[int, int], question: _Question) -> None:
-    """What is printed, until the command ends; a child of it may hold the other end, so then nothing is waited for."""
+    """Copy the output until the command ends. Do not wait longer: a child process may still hold the other end."""
     (log, times), poll, reads = files, select.poll(), True
     os.set_blocking(output, False)
     poll.register(output, select.POLLIN)
@@ -214,13 +214,13 @@ def _pump(output: int, ended: int, files: tuple[int, int], question: _Question) 
 
 
 def _write(file: int, data: bytes) -> None:
-    """A disk that is full loses the log, never the rank."""
+    """Write to a log. A full disk loses the log but never the rank."""
     with contextlib.suppress(OSError):
         os.write(file, data)
 
 
 def _scheduled(pid: int) -> tuple[float | None, float | None]:
-    """Seconds that its first thread waited for a core, and had one."""
+    """Return the seconds that its first thread waited for a core and had one; None for both if unknown."""
     try:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         had, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
@@ -230,7 +230,7 @@ def _scheduled(pid: int) -> tuple[float | None, float | None]:
 
 
 def _oom_kills() -> int:
-    """How many processes of our cgroup the kernel has killed for want of memory."""
+    """Return how many processes of our cgroup the kernel has killed for lack of memory."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         mount, name = ("", "memory.events") if not controllers else ("memory", "memory.oom_control")
@@ -244,7 +244,7 @@ def _oom_kills() -> int:
 
 
 def answer_clock() -> int:
-    """Both clocks of this node, for every line of standard input."""
+    """Print both clocks of this node for every line of standard input."""
     for _ in sys.stdin.buffer:
         os.write(1, b"%.9f %.9f\n" % (time.monotonic(), time.time()))
     return 0

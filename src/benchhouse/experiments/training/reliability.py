@@ -1,4 +1,4 @@
-"""What the time of a training went into, from the start of its ranks to their end, and what interrupts cost: pure."""
+"""Divide the wall time of a training into parts, and compute what interrupts cost. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -16,25 +16,25 @@ PARTS = {
     "restart": "from there to the beginning of the next first step",
     "exit": "from the end of the last step to the end of the ranks",
 }
-"""What each part of the wall time is. They add up to it."""
-_FOREIGN_S = 1.0  # a step that lies further outside of the training was told by another clock
+"""The parts of the wall time, which add up to it."""
+_FOREIGN_S = 1.0  # a step further outside of the training has the times of another clock
 _SURE = 0.95
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Interrupt:
-    """An attempt that ended before its time; moments of the clock of the steps."""
+    """An attempt that ended early; times are those of the clock of the steps."""
 
     attempt: int
     fault_s: float
-    """When the rank ended; of one that hangs, anything before the last step's end."""
+    """When the rank ended; if it hangs, any time before the end of its last step."""
     noticed_s: float
 
 
 @dataclass(frozen=True)
 class Wall:
-    """Seconds of each of `PARTS`, and of each interrupt those of its detection and of the restart after it."""
+    """Seconds of each of `PARTS`, and for each interrupt those of its detection and of the restart after it."""
 
     total_s: float
     parts: dict[str, float]
@@ -47,12 +47,12 @@ class Wall:
 
     @property
     def reliability(self) -> float:
-        """The share that was not lost to interrupts."""
+        """The share of time that was not lost to interrupts."""
         return 1.0 - math.fsum(self.parts[name] for name in ("lost", "detection", "restart")) / self.total_s
 
 
 def wall_of(progress: StepProgress, interrupts: Sequence[Interrupt], began_s: float, ended_s: float) -> Wall | None:
-    """None where steps were told by another clock than `began_s` and `ended_s`."""
+    """Divide the wall time. Return None if steps have the times of another clock than `began_s` and `ended_s`."""
     steps = [*progress.useful, *progress.lost]
     if any(step.begin_s < began_s - _FOREIGN_S or step.end_s > ended_s + _FOREIGN_S for step in steps):
         return None
@@ -68,7 +68,7 @@ def wall_of(progress: StepProgress, interrupts: Sequence[Interrupt], began_s: fl
             until_s = fault.noticed_s
         elif attempt == last:
             until_s = ended_s
-        else:  # nobody told when it ended: with its last step
+        else:  # its end is not recorded: take that of its last step
             until_s = max((_end_s(step) for step in (*useful, *lost)), default=from_s)
         until_s = min(max(until_s, from_s), ended_s)
         _add(wall, (from_s, until_s), useful, lost, fault, opening="restart" if attempt else "startup")
@@ -85,7 +85,7 @@ def _add(
     fault: Interrupt | None,
     opening: str,
 ) -> None:
-    """The parts of one attempt; `opening` is the name of the time before its first step."""
+    """Add the parts of one attempt; `opening` is the name of the time before its first step."""
 
     def inside(moment_s: float, earliest_s: float = window[0]) -> float:
         return min(max(moment_s, earliest_s), window[1])
@@ -119,12 +119,12 @@ def _add(
 
 
 def _end_s(step: WholeStep) -> float:
-    """With the checkpoint that was written after it."""
+    """Return the end of the step and of the checkpoint that was written after it."""
     return max(rank.end_s + rank.amounts.get("checkpoint_s", 0.0) for rank in step.ranks)
 
 
 def _covered(intervals: Iterable[Interval], window: Interval) -> float:
-    """Seconds of the window that lie in at least one of them."""
+    """Return the seconds of the window that at least one interval covers."""
     total, until_s = 0.0, window[0]
     for begin_s, end_s in sorted(intervals):
         end_s = min(end_s, window[1])
@@ -134,7 +134,8 @@ def _covered(intervals: Iterable[Interval], window: Interval) -> float:
 
 
 def interrupt_interval(total_s: float, interrupts: int) -> tuple[float, float]:
-    """Between what the mean time to an interrupt lies, with 95%, when interrupts come independently at one rate."""
+    """Return the 95% interval of the mean time to an interrupt, if interrupts are independent and occur at a constant
+    rate."""
     tail = (1.0 - _SURE) / (2 if interrupts else 1)
     most = _solve(lambda mean: _at_most(interrupts, mean) - tail)
     least = _solve(lambda mean: tail - (1.0 - _at_most(interrupts - 1, mean))) if interrupts else 0.0
@@ -142,12 +143,12 @@ def interrupt_interval(total_s: float, interrupts: int) -> tuple[float, float]:
 
 
 def _at_most(count: int, mean: float) -> float:
-    """Probability of that many events or fewer, of a Poisson distribution."""
+    """Return the Poisson probability of `count` events or fewer."""
     return math.fsum(math.exp(number * math.log(mean) - mean - math.lgamma(number + 1)) for number in range(count + 1))
 
 
 def _solve(falling: Callable[[float], float]) -> float:
-    """Where the function is zero."""
+    """Return the zero of a falling function."""
     low, high = 1e-9, 1e4
     for _ in range(200):
         middle = math.sqrt(low * high)

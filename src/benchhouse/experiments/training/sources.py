@@ -1,4 +1,4 @@
-"""Where the records of steps come from: emitted, JSON lines of the log, patterns on the log, the torch profiler."""
+"""Sources of step records: emitted, JSON lines of the log, patterns on the log, and the torch profiler."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ _MOST_BYTES = 2**28  # of the records of one process
 
 
 def keep_emitted(folder: Path, artifacts: Path) -> list[Emitted]:
-    """What was emitted, kept as it is: a file a process."""
+    """Save the emitted records unchanged, one file per process, and return them."""
     emitted = collect_emitted(folder, _MOST_BYTES)
     for at, process in enumerate(emitted):
         rank, attempt = process.writer.get("rank", 0), process.writer.get("attempt", 0)
@@ -28,7 +28,7 @@ def keep_emitted(folder: Path, artifacts: Path) -> list[Emitted]:
 
 @dataclass(frozen=True)
 class Records:
-    """The records of all processes, where they come from, and what there is to say of how they were found."""
+    """The records of all processes, their source, and warnings about how they were found."""
 
     source: str
     processes: list[Emitted] = field(default_factory=list)
@@ -44,7 +44,7 @@ def find_records(
     patterns: Mapping[str, str],
     traced: list[Emitted],
 ) -> Records:
-    """The first that has steps: emitted, JSON lines in the logs, patterns on the logs, traces of the profiler."""
+    """Return the records of the first source that has steps: emitted, JSON lines, patterns, profiler traces."""
     profiled = profiled_times(emitted)
     if _has_steps(emitted):
         return Records("emitted", emitted, profiled)
@@ -65,7 +65,7 @@ def find_records(
 
 
 def check_records(records: Records, ctx: Context) -> None:
-    """What is wrong with them; a pattern that takes too long ends the trial."""
+    """Warn about faulty records, and fail the trial if a pattern takes too long."""
     if records.slow_pattern:
         ctx.fail("pattern_slow", f"workload.patterns: {records.slow_pattern}; let it not repeat what repeats, as (a+)+")
     for code, message in records.warnings.items():
@@ -115,7 +115,7 @@ def _matches(ranks: Sequence[RankProcess], patterns: Mapping[str, str]) -> _Matc
 
 
 def describe_unmatched(patterns: Mapping[str, str], ranks: Sequence[RankProcess]) -> str:
-    """The pattern of a step that no line has, and a line; empty without patterns, or without a line."""
+    """Name the pattern of a step that no line matches, with a line; empty without patterns or lines."""
     rank = next((rank for rank in ranks if rank.lines), None)
     if not patterns or rank is None:
         return ""

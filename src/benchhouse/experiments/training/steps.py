@@ -1,4 +1,4 @@
-"""A step of a rank, as its trainer told it: when, how long, on how much data, and what it waited for."""
+"""A step of a rank as its trainer recorded it: its time, its duration, its amount of data, and its waits."""
 
 import math
 from collections import Counter
@@ -11,7 +11,7 @@ from benchhouse.experiments.emitted_records import Emitted
 
 @dataclass(frozen=True, slots=True)
 class TrainingStep:
-    """Times are seconds of the node's monotonic clock; what the record does not have is None."""
+    """One step of one rank. Times are seconds of the node's monotonic clock."""
 
     rank: int
     number: int
@@ -19,7 +19,8 @@ class TrainingStep:
     begin_s: float
     end_s: float
     amounts: Mapping[str, float]
-    """By the name in the record: tokens, samples, loss, data_s, comm_s, checkpoint_s, cpu_s, memory_bytes, ..."""
+    """Numbers by their names in the record: tokens, samples, loss, data_s, comm_s, checkpoint_s, cpu_s, memory_bytes,
+    ..."""
 
     @property
     def took_s(self) -> float:
@@ -27,7 +28,7 @@ class TrainingStep:
 
 
 def steps_of(processes: Iterable[Emitted]) -> list[TrainingStep]:
-    """Every record that has a `step`, by rank and in the order of its process."""
+    """Return the steps of all records that have a `step`, by attempt, rank, and end."""
     steps: list[TrainingStep] = []
     for process in processes:
         before: float | None = None
@@ -40,7 +41,7 @@ def steps_of(processes: Iterable[Emitted]) -> list[TrainingStep]:
 
 
 def not_finite(processes: Iterable[Emitted]) -> Counter[str]:
-    """By name, how many numbers of records are NaN or infinite: they are in no figure."""
+    """Count, by name, the numbers of records that are NaN or infinite; they are excluded from every figure."""
     records = (record for process in processes for record in process.records)
     return Counter(
         name for record in records for name, value in record.items()
@@ -49,14 +50,15 @@ def not_finite(processes: Iterable[Emitted]) -> Counter[str]:
 
 
 def repeated_records(processes: Iterable[Emitted]) -> int:
-    """Records of a step that its rank has told before, in the same attempt."""
+    """Count the records of a step that its rank has already recorded in the same attempt."""
     steps = steps_of(processes)
     return len(steps) - len({(step.attempt, step.rank, step.number) for step in steps})
 
 
 def _step(record: Mapping[str, Any], writer: Mapping[str, Any], before: float | None) -> TrainingStep | None:
-    """Its end is `t_end`, else when it was emitted, less the checkpoint that was written in between; its beginning
-    `t_start`, else `step_s` before the end, else the record before: the first of a process then tells no time."""
+    """Return the step of a record; None if it has no number or no times.
+    It ends at `t_end`, otherwise when it was emitted minus the checkpoint in between. It begins at `t_start`, otherwise
+    `step_s` before its end, otherwise at the previous record: the first record of a process then has no time."""
     number, emitted_s = record.get("step"), _number(record.get("t"))
     if not isinstance(number, int) or isinstance(number, bool):
         return None
@@ -87,6 +89,6 @@ def _number(value: Any) -> float | None:
         return None
     try:
         number = float(value)
-    except OverflowError:  # a whole number of hundreds of digits
+    except OverflowError:  # an integer of hundreds of digits
         return None
     return number if math.isfinite(number) else None

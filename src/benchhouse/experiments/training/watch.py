@@ -1,4 +1,4 @@
-"""Watch the records of running ranks: one that had told steps and tells none for too long hangs."""
+"""Watch the records of running ranks: a rank that recorded steps and then records none for too long hangs."""
 
 import json
 import math
@@ -14,8 +14,8 @@ from benchhouse.experiments.training.launchers import Launch
 from benchhouse.experiments.training.symptoms import symptom_of
 
 FLOOR_S, TIMES = 300.0, 30.0
-"""Where no time is asked for, a rank may be silent for the longer of this and so many steps."""
-_SOONEST_S, _LATEST_S = 0.1, 10.0  # between two looks
+"""By default, a rank may be silent for the longer of FLOOR_S and TIMES steps."""
+_SOONEST_S, _LATEST_S = 0.1, 10.0  # between two checks
 _SILENT_S = 1.0
 _TAIL_BYTES = 1 << 16
 _STEP = b'"step"'
@@ -24,7 +24,7 @@ _FILE = re.compile(r"rank-(\d+)\.attempt-(\d+)\.jsonl")
 
 @dataclass
 class _Signs:
-    """Of life, of one rank in its last attempt."""
+    """Signs of life of one rank in its last attempt."""
 
     attempt: int
     runs: bool = True
@@ -34,21 +34,22 @@ class _Signs:
 
 
 class ProgressWatch:
-    """A sign of life is the record of a step, emitted or printed as JSON; with `lines`, for a program whose records
-    patterns find, every line that it prints."""
+    """A sign of life is the record of a step, emitted or printed as JSON. With `lines`, for a program whose records are
+    found by patterns, it is every line that the rank prints."""
 
     def __init__(self, emitted: Path, launch: Launch, hang_after_s: float | None, *, lines: bool) -> None:
         self._emitted, self._folder, self._logs = emitted, launch.folder, launch.logs
         self._asked_s, self._lines = hang_after_s, lines
-        self._read_bytes = {path: path.stat().st_size for path in emitted.glob("*.jsonl")}  # of attempts before
+        self._read_bytes = {path: path.stat().st_size for path in emitted.glob("*.jsonl")}  # of earlier attempts
         self._before = {path: path.stat().st_mtime_ns for path in launch.folder.glob("rank-*.jsonl")}
         self._signs: dict[int, _Signs] = {}
         self._attempts: dict[Path, int | None] = {}
         self.every_s = min(_LATEST_S, max(_SOONEST_S, (hang_after_s or FLOOR_S) / 10))
 
     def hangs(self) -> bool:
-        """Whether a rank does that still runs. Nothing is said of one that never gave a sign: in many programs only the
-        first rank tells its steps."""
+        """Return whether a rank that still runs hangs. A rank that never gave a sign does not count: in many programs
+        only the
+        first rank records its steps."""
         self._look()
         now_s, limit_s = time.monotonic(), self._limit_s()
         return any(signs.runs and signs.count and now_s - signs.last_s > limit_s for signs in self._signs.values())
@@ -64,19 +65,19 @@ class ProgressWatch:
         return any(symptom_of(self._tail(rank)) == "late" for rank in ended)
 
     def is_final(self, ranks: Sequence[RankProcess]) -> bool:
-        """Ranks that did all that those did which ended well, and then hung, have trained; a lost node has none."""
+        """Return whether the attempt is final: ranks did all steps and then hung at exit, or their node was lost."""
         self._look()
         counts = {rank: signs.count for rank, signs in self._signs.items() if signs.count}
         return diagnose(FaultEvidence(ranks, counts)).kind in ("hung_at_exit", "node")
 
     def _limit_s(self) -> float:
-        """How long a rank may be silent."""
+        """Return how long a rank may be silent."""
         if self._asked_s is not None:
             return self._asked_s
         return math.inf if self._lines else max(FLOOR_S, TIMES * self._step_s())
 
     def _step_s(self) -> float:
-        """Mean time between records, of the rank that has the longest; 0 where there is none."""
+        """Return the mean time between records of the slowest rank; 0 if no rank has two records."""
         known = [signs for signs in self._signs.values() if signs.count > 1]
         return max(((signs.last_s - signs.first_s) / (signs.count - 1) for signs in known), default=0.0)
 
@@ -95,7 +96,7 @@ class ProgressWatch:
             number = int(name) if name.isdigit() else 0
             if lines and path not in self._attempts:
                 self._attempts[path] = _attempt_of(lines[0])
-            # The last records of an attempt may be read when the next one has begun, and is not at a step yet.
+            # The last records of an attempt may be read after the next one has begun and before its first step.
             if lines and number in self._signs and self._attempts[path] in (None, self._signs[number].attempt):
                 self._take(number, lines)
 
@@ -107,13 +108,13 @@ class ProgressWatch:
             signs.count, signs.last_s = signs.count + count, now_s
 
     def _new(self, path: Path) -> list[bytes]:
-        """Whole lines that were added to a file."""
+        """Return the whole lines that were added to a file."""
         at = self._read_bytes.get(path, 0)
         try:
             with path.open("rb") as file:
                 file.seek(at)
                 whole, end, _ = file.read().rpartition(b"\n")
-        except FileNotFoundError:  # a log of another node, which is seen here later than the record of its rank
+        except FileNotFoundError:  # the log of another node appears here later than the record of its rank
             return []
         self._read_bytes[path] = at + len(whole) + len(end)
         return whole.split(b"\n") if end else []
@@ -125,7 +126,7 @@ class ProgressWatch:
 
 
 def _attempt_of(head: bytes) -> int | None:
-    """By the first line of a file of records; None where it does not tell."""
+    """Return the attempt in the first line of a file of records; None if it has none."""
     try:
         attempt = json.loads(head).get("attempt")
     except (ValueError, AttributeError):
