@@ -1,4 +1,4 @@
-"""Training: any trainer is started with its ranks, and what each rank says of its steps becomes figures of the whole.
+"""Training: start any trainer with its ranks, and compute figures of the whole from the steps that each rank records.
 
-In: a program and how to start it; records of steps (`steps.py`). Out: time of a step, throughput, waits, goodput.
+In: a program and how to start it; records of steps (`steps.py`). Out: time per step, throughput, waits, goodput.
 """

@@ -1,4 +1,4 @@
-"""Experiment `training.checkpoint`: what a sharded checkpoint of torch costs to write and to read."""
+"""Experiment `training.checkpoint`: the cost of writing and reading a sharded checkpoint of torch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -42,7 +42,7 @@ METRICS = (
 
 
 class CheckpointTarget(Model):
-    """The Python whose torch is used, and where checkpoints lie."""
+    """The Python whose torch is used, and the place of checkpoints."""
 
     python: str = Field("python3", description="Program: the Python that has torch; with S3 also s3fs.")
     path: InputPath | None = Field(None, description="Folder for checkpoints; the trial's own by default.")
@@ -58,7 +58,7 @@ class CheckpointTarget(Model):
 
 
 class CheckpointWorkload(RankSettings):
-    """The state, and how it is saved; each rank saves and loads its shards."""
+    """The state and how it is saved; each rank saves and loads its shards."""
 
     size: Bytes = Field(256 * 10**6, ge=_ELEMENT, le=10**15, description="Of the state, over all ranks.")
     tensors: int = Field(16, ge=1, le=100_000, description="Of float32, each sharded over all ranks, as FSDP2 does.")
@@ -77,7 +77,7 @@ class CheckpointWorkload(RankSettings):
 
     @property
     def elements(self) -> int:
-        """Of a tensor."""
+        """Elements of one tensor."""
         return self.size // _ELEMENT // self.tensors
 
     @property
@@ -119,7 +119,8 @@ def checkpoint(target: CheckpointTarget, workload: CheckpointWorkload, ctx: Cont
 def _placed(
     target: CheckpointTarget, workload: CheckpointWorkload, ctx: Context
 ) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Where checkpoints go, and what a program needs to get there; all of it is removed."""
+    """Prepare the place of checkpoints and yield it with the environment that a program needs; remove both
+    afterwards."""
     if target.existing:
         if not (Path(target.existing) / ".metadata").is_file():
             what = f"target.existing {target.existing!r} has no .metadata"
@@ -152,14 +153,14 @@ def _durable(target: CheckpointTarget, workload: CheckpointWorkload) -> str:
 
 
 def _together(records: Sequence[Sequence[Mapping[str, Any]]], kind: str) -> list[list[Mapping[str, Any]]]:
-    """What all ranks say of each save or load."""
+    """Return the records of all ranks for each save or load."""
     return [list(ranks) for ranks in zip(*([line for line in own if kind in line] for own in records), strict=True)]
 
 
 def _check(
     saves: Sequence[Sequence[Mapping[str, Any]]], loads: Sequence[Sequence[Mapping[str, Any]]], ctx: Context
 ) -> None:
-    """What was loaded must be the state at the time of the save, though training went on changing it."""
+    """Fail the trial if a load did not return the state at the time of its save, although training changed it since."""
     for number, (saved, loaded) in enumerate(zip(saves, loads, strict=True)):
         for rank, (before, after) in enumerate(zip(saved, loaded, strict=True)):
             if before["digest"] != after["digest"]:

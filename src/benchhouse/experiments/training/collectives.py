@@ -1,6 +1,6 @@
-"""Experiment `training.collectives`: how long ranks take for an operation between them, and at which bandwidth.
+"""Experiment `training.collectives`: duration and bandwidth of an operation between ranks.
 
-Time, algorithm and bus bandwidth are those of nccl-tests (its doc/PERFORMANCE.md), whatever does the operation.
+Time, algorithm bandwidth, and bus bandwidth are those of nccl-tests (its doc/PERFORMANCE.md) for every engine.
 """
 
 import json
@@ -33,7 +33,7 @@ _MARK = '{"collective"'
 _STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max")
 _ALONE = "one rank sends nothing to anybody, its bus bandwidth is 0: give at least 2 ranks"
 _OF_TORCH = {"launcher": "processes", "affinity": "none", "rank_environment": {}, "max_restarts": 0}
-_MOST_WAIT = 0.5  # of an operation's time; threads that are woken wait for some microseconds on a free core, too
+_MOST_WAIT = 0.5  # of an operation's time; threads that wake up wait for some microseconds even on a free core
 _SHOWN = 300  # characters of a rank's last lines in a message
 METRICS = (
     lower(
@@ -54,7 +54,7 @@ METRICS = (
 
 
 class Collectives(Model):
-    """What does the operation."""
+    """The engine that does the operation."""
 
     engine: Literal["torch", "nccl-tests"] = Field("torch", description="torch.distributed, or NVIDIA's nccl-tests.")
     backend: Literal["gloo", "nccl"] = Field("gloo", description="engine: torch: gloo for CPUs, nccl for GPUs.")
@@ -75,7 +75,7 @@ class Collectives(Model):
 
 
 class CollectivesWorkload(RankSettings):
-    """Which operation, on how many bytes, how often, between which ranks."""
+    """The operation, its size, its repetitions, and its ranks."""
 
     operation: Operation = Field(description="send_recv: each rank sends to the next and receives from the one before.")
     bytes: Bytes = Field(ge=4, le=2**40, description="Size as nccl-tests counts it: of the whole array.")
@@ -128,10 +128,11 @@ def _torch(target: Collectives, workload: CollectivesWorkload, world: int, ctx: 
 
 
 def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int, world: int) -> OperationRounds:
-    """What the lines of all ranks say together. Raises ValueError where a rank did not say all.
+    """Combine the lines of all ranks. Raise ValueError if the output of a rank is incomplete.
 
-    Where all ranks have one clock, a round took at least from its last beginning to its last end, and at most as
-    long as its slowest rank; that is how far the barrier can have changed it.
+    If all ranks have one clock, a round took at least from its last beginning to its last end, and at most as long as
+    its
+    slowest rank; the difference is how far the barrier can have changed it.
     """
     abouts = [line for lines in said.values() for line in lines if line["collective"] == "about"]
     results = [line for lines in said.values() for line in lines if line["collective"] == "result"]
@@ -235,7 +236,7 @@ def _report(measured: OperationRounds, workload: CollectivesWorkload, world: int
 
 
 def _doubts(measured: OperationRounds, latency_s: float, taken: float) -> Iterator[str]:
-    """Why the figures do not hold, each with the cure."""
+    """Yield each reason why the figures are invalid, with its cure."""
     off, waited_s = (measured.off_s or 0.0) / latency_s, measured.waited_s or 0.0
     if off > taken:
         apart = f"ranks began a round {measured.skew_s * 1e6:,.0f} us apart"
@@ -259,7 +260,7 @@ def _refuse_late(ranks: Sequence[RankProcess], workload: CollectivesWorkload, ct
 
 
 def _said(rank: RankProcess) -> list[dict[str, Any]]:
-    """The program's own lines; libraries print there too, and launchers may put a word before each line."""
+    """Return the program's own lines; libraries print there too, and launchers may put a prefix before each line."""
     lines = (line[line.index(_MARK) :] for _, line in rank.lines if _MARK in line)
     return [json.loads(line) for line in lines]
 

@@ -1,4 +1,4 @@
-"""What the loss says: when it met a target, and a digest by which two trainings are seen to be the same. Pure."""
+"""The loss of a training: when it met a target, and a digest that shows whether two trainings are the same. Pure."""
 
 import hashlib
 import struct
@@ -9,23 +9,23 @@ from math import fsum
 from benchhouse.experiments.training.figures import WholeStep
 
 SMOOTHED = 10
-"""Steps whose mean loss must be at the target: a single lucky batch does not meet it."""
+"""Number of steps whose mean loss must be at the target: a single lucky batch does not meet it."""
 
 
 def mean_loss(step: WholeStep) -> float | None:
-    """Of the ranks that tell one."""
+    """Return the mean over the ranks that record a loss; None if no rank does."""
     losses = [rank.amounts["loss"] for rank in step.ranks if "loss" in rank.amounts]
     return fsum(losses) / len(losses) if losses else None
 
 
 @dataclass(frozen=True)
 class Target:
-    """Whether a target loss was met: the first step that ends `SMOOTHED` ones whose mean is at it or below."""
+    """The first step at which the mean loss of the last `SMOOTHED` steps met a target, if there was one."""
 
-    step: int | None  # None: it never was
+    step: int | None  # None: the target was not met
     end_s: float
     best: float | None
-    """The lowest mean of that many steps; None where there are fewer."""
+    """The lowest mean of that many steps; None if there are fewer steps."""
 
 
 def meets_target(steps: Sequence[WholeStep], target: float) -> Target:
@@ -41,7 +41,8 @@ def meets_target(steps: Sequence[WholeStep], target: float) -> Target:
 
 
 def loss_digest(steps: Iterable[WholeStep]) -> str | None:
-    """SHA-256 over number, rank and the exact bits of the loss, by step and rank; None where no step has one."""
+    """Return the SHA-256 of step number, rank, and exact bits of each loss, in this order; None if no step has
+    a loss."""
     digest, some = hashlib.sha256(), False
     for step in steps:
         for rank in sorted(step.ranks, key=lambda each: each.rank):

@@ -1,4 +1,4 @@
-"""Experiment `training.dataloader`: what a data loader of torch delivers, and how long an accelerator waits for it."""
+"""Experiment `training.dataloader`: throughput of a torch data loader, and how long an accelerator waits for it."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ from benchhouse.schema.quantities import Bytes, Seconds, show_bytes
 from benchhouse.schema.telemetry import STEADY
 
 CACHED_SHARE = 0.05  # of the bytes read: above it, they show the page cache more than the device
-UTILIZATION_MARK = 0.9  # what MLPerf Storage asks of most of its workloads
-OVERRUN_SHARE = 0.02  # of the planted time: above it, the machine and not the loader held the consumer up
+UTILIZATION_MARK = 0.9  # what MLPerf Storage requires for most of its workloads
+OVERRUN_SHARE = 0.02  # of the simulated compute time: above it, the machine and not the loader delayed the consumer
 _SETTINGS = ("kind", "samples", "sample_size", "row_group", "batch", "workers", "prefetch", "shuffle", "epochs")
 _WINDOW = "batches after the first of each worker, whole rounds of the workers"
 
@@ -48,7 +48,7 @@ METRICS = (
 
 
 class LoaderTarget(Model):
-    """The Python whose torch is used, and where the samples lie."""
+    """The Python whose torch is used, and the place of the samples."""
 
     python: str = Field("python3", description="Program: the Python that has torch; with S3 also s3fs.")
     path: InputPath | None = Field(None, description="Folder for the samples, made and removed by the trial.")
@@ -63,7 +63,7 @@ class LoaderTarget(Model):
 
 
 class LoaderWorkload(RankSettings):
-    """Samples, and how they are loaded; each rank is a consumer with workers of its own."""
+    """Samples and how they are loaded; each rank is a consumer with its own workers."""
 
     kind: Literal["files", "parquet", "memory"] = Field(
         "files", description="A file a sample, rows of Parquet, or no storage at all: what the loader itself costs."
@@ -87,7 +87,7 @@ class LoaderWorkload(RankSettings):
         return self
 
     def lacks(self, world: int) -> str:
-        """Why so many ranks have too little to load, and what would do."""
+        """Return why `world` ranks have too little to load, and what would be enough; empty if nothing is missing."""
         round_, batches = max(self.workers, 1), self.samples // world // self.batch
         if batches < 2 * round_:
             needs = 2 * round_ * self.batch * world
@@ -127,7 +127,7 @@ def load_data(target: LoaderTarget, workload: LoaderWorkload, ctx: Context) -> N
 
 @contextmanager
 def _placed(target: LoaderTarget, workload: LoaderWorkload, ctx: Context) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Where the samples lie, and what a program needs to get there."""
+    """Prepare the samples and yield their place with the environment that a program needs to reach them."""
     if workload.kind == "memory":
         yield "", {}
         return
@@ -167,7 +167,7 @@ def _make(path: Path, workload: LoaderWorkload, seed: int) -> None:
 def _look_at_cache(
     root: Path, records: Sequence[Sequence[Mapping[str, Any]]], workload: LoaderWorkload, ctx: Context
 ) -> None:
-    """Whether the bytes came from a device, by what the kernel fetched for the ranks and their workers."""
+    """Report the share of bytes that came from memory, by counts of bytes that the kernel fetched for the ranks."""
     filesystem = Device.under(root).filesystem
     epochs = [record for rank in records for record in rank if "fetched" in record]
     ctx.metadata(filesystem=filesystem, page_cache="dropped" if workload.cache == "drop" else "kept")
@@ -184,7 +184,7 @@ def _look_at_cache(
 
 
 def _check(records: Sequence[Sequence[Mapping[str, Any]]], workload: LoaderWorkload, ctx: Context) -> None:
-    """Every sample must have come once in each epoch, by its number in its own content."""
+    """Fail the trial unless every sample came once in each epoch, by the number in its content."""
     for number in range(workload.epochs):
         epochs = [record for rank in records for record in rank if "fetched" in record and record["epoch"] == number]
         found = tuple(sum(epoch[name] for epoch in epochs) for name in ("samples", "numbers", "bytes"))
@@ -196,15 +196,16 @@ def _check(records: Sequence[Sequence[Mapping[str, Any]]], workload: LoaderWorkl
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one rank saw of an epoch; moments in seconds of the monotonic clock."""
+    """One epoch of one rank; times are seconds of the monotonic clock."""
 
     began_s: float
     batches: Sequence[Mapping[str, float]]
-    """`asked`, `got`, `done`, and how many samples."""
+    """`asked`, `got`, and `done` times of each batch, and its number of samples."""
 
     def window(self, workers: int) -> Sequence[Mapping[str, float]]:
-        """Without the first batch of each worker, and whole rounds: all workers deliver at about the same time, so a
-        window that cuts through a round would count samples without the time that they took."""
+        """Return whole rounds of batches without the first batch of each worker. All workers deliver at about the same
+        time, so
+        a window that cuts through a round would count samples without the time that they took."""
         round_ = max(workers, 1)
         return self.batches[round_ : len(self.batches) // round_ * round_]
 
@@ -218,14 +219,14 @@ def _epochs(records: Sequence[Mapping[str, Any]]) -> list[Epoch]:
 
 
 def rate(epochs: Sequence[Epoch], workers: int) -> float:
-    """Samples a second of one rank, over the windows of its epochs."""
+    """Return the samples per second of one rank, over the windows of its epochs."""
     windows = [(epoch.batches[max(workers, 1) - 1]["done"], epoch.window(workers)) for epoch in epochs]
     seconds = math.fsum(window[-1]["done"] - before for before, window in windows)
     return sum(batch["samples"] for _, window in windows for batch in window) / seconds
 
 
 def utilization(epochs: Sequence[Epoch], compute_s: float) -> float:
-    """Of all epochs, each without its first batch."""
+    """Return the utilization over all epochs, each without its first batch."""
     steps = sum(len(epoch.batches) - 1 for epoch in epochs)
     return steps * compute_s / math.fsum(epoch.batches[-1]["done"] - epoch.batches[0]["done"] for epoch in epochs)
 

@@ -1,4 +1,4 @@
-"""What a training made of its devices, energy, money and steps: MFU and HFU, J and $ a token, and how the loss went."""
+"""Efficiency of a training: MFU and HFU, energy and cost per token, memory, and the course of the loss."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ EFFICIENCY = (
 
 
 class Goals(Model):
-    """What the speed and the loss of a training are told against."""
+    """Goals against which the speed and the loss of a training are reported."""
 
     flops: ModelFlops | None = Field(
         None, description="FLOPs of training on a token, for MFU; by default what the records count as `flops`."
@@ -56,16 +56,16 @@ class Goals(Model):
 
 @dataclass(frozen=True)
 class RankPlacement:
-    """Where the ranks ran: for the probe of the peak."""
+    """Placement of the ranks, for the measurement of the peak."""
 
-    python: str  # as given; empty: that of the program
+    python: str  # as configured; empty: that of the program
     launch: Launch
 
 
 def report_utilisation(
     steps: Sequence[WholeStep], world: int, goals: Goals, place: RankPlacement, ctx: Context
 ) -> None:
-    """MFU and HFU, with everything that they depend on in the metadata."""
+    """Report MFU and HFU, with everything that they depend on in the metadata."""
     if goals.peak is None:
         if goals.flops:
             ctx.warn("no_peak", "workload.flops alone gives no MFU: give workload.peak, as {measure: true}")
@@ -113,7 +113,8 @@ def _python(place: RankPlacement) -> str:
 
 
 def report_spending(steps: Sequence[WholeStep], price_per_hour: float | None, ctx: Context) -> None:
-    """Memory, energy and money; nothing where they, or the tokens, are not known."""
+    """Report memory, energy, and cost; each only if it is known, and per token only if the number of tokens is
+    known."""
     held = [rank.amounts["memory_bytes"] for step in steps for rank in step.ranks if "memory_bytes" in rank.amounts]
     if held:
         ctx.emit("memory_mb", max(held) / 1e6)
@@ -127,7 +128,7 @@ def report_spending(steps: Sequence[WholeStep], price_per_hour: float | None, ct
 
 
 def report_convergence(progress: StepProgress, began_s: float, goals: Goals, ctx: Context) -> None:
-    """Of all steps that count: a training is judged from its start, warm-up included."""
+    """Report the loss over all steps that count: a training is judged from its start, including warm-up."""
     useful = progress.useful
     if digest := loss_digest(useful):
         ctx.metadata(loss_digest=digest)

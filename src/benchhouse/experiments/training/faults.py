@@ -1,4 +1,5 @@
 """Find out why an attempt of a training ended early, and at which rank, from how ranks ended and what they printed.
+
 A rank that waits for another one fails too, often first and with its own message: it is a witness and is never named.
 """
 

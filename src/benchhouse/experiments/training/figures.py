@@ -1,6 +1,8 @@
 """Compute figures of a training from the steps of all ranks. Pure.
+
 A step takes as long as its slowest rank. Ranks wait for each other in every step, so the step takes equally long on all
-of them: only the time that each spends not waiting shows which one is slow."""
+of them: only the time that each spends not waiting shows which one is slow.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -122,11 +124,13 @@ class Straggler:
 def straggler_of(steps: Sequence[WholeStep]) -> Straggler | None:
     """Return the rank whose own time exceeds the median of the others' by at least a tenth and 1 ms in nearly all
     steps.
+
     Own time is that of a step without `comm_s`; if a rank does not record it, the result is None. All steps, their
     second
     half, and their last quarter are searched, because a rank may become slow. The result is also None with fewer than
     10
-    steps, or if the rank exceeds that bound in less than 90% of them: noise affects one rank now, then another."""
+    steps, or if the rank exceeds that bound in less than 90% of them: noise affects one rank now, then another.
+    """
     for begin in (0, len(steps) // 2, len(steps) * 3 // 4):
         part = steps[begin:]
         if len(part) < _FEWEST_STEPS:

@@ -1,6 +1,8 @@
 """FLOPs per token of training: declared by a named formula, or counted by the trainer. Pure.
+
 A multiplication and an addition are two FLOPs. Model FLOPs (MFU) hold one forward and one backward pass; hardware FLOPs
-(HFU) also hold what is recomputed. docs/design/training-metrics.md explains how other projects count."""
+(HFU) also hold what is recomputed. docs/design/training-metrics.md explains how other projects count.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

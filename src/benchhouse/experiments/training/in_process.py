@@ -1,4 +1,4 @@
-"""A training that is a function of an installed module: one rank, in the trial's own process."""
+"""A training that is a function of an installed module: one rank, in the process of the trial."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ _OF_PROCESSES = ("launcher", "max_restarts", "timeout", "affinity", "cwd", "hang
 
 
 def check_inside(ranks: RankSettings, ctx: Context) -> None:
-    """What only a process of its own can have is refused."""
+    """Fail the trial if settings need ranks in separate processes."""
     given = [name for name in _OF_PROCESSES if name in ranks.model_fields_set]
     if (ranks.ranks_per_node or ranks.ranks) != 1 or len(ctx.nodes) != 1:
         ctx.fail("not_inside", "target.function is one rank, in the process of the trial; give target.argv for several")
@@ -28,7 +28,8 @@ def check_inside(ranks: RankSettings, ctx: Context) -> None:
 
 
 def run_inside(function: str, launch: Launch, ctx: Context) -> Training:
-    """Call it as `RANK` 0 of 1. What it prints is in the log of the trial; its records are those that it emits."""
+    """Call the function as `RANK` 0 of 1. Its output goes to the log of the trial; its records are those that
+    it emits."""
     module, _, name = function.partition(":")
     try:
         call = getattr(import_module(module), name)
@@ -58,7 +59,7 @@ def run_inside(function: str, launch: Launch, ctx: Context) -> Training:
 
 @contextmanager
 def _variables(wanted: Mapping[str, str]) -> Iterator[None]:
-    """For as long; and records go to the folder that they name."""
+    """Set the environment variables for the duration of the block; emitted records go to the folder that they name."""
     before = dict(os.environ)
     os.environ.update(wanted)
     _reopen()
@@ -71,6 +72,6 @@ def _variables(wanted: Mapping[str, str]) -> Iterator[None]:
 
 
 def _reopen() -> None:
-    """The module that the function emits by, where it is loaded: it may be of an environment of its own."""
+    """Reopen the loaded module through which the function emits, which may come from another environment."""
     if (client := sys.modules.get("benchhouse_client")) is not None:
         client.reopen()

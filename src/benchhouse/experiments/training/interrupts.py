@@ -1,4 +1,5 @@
-"""The interrupts of a training and what they cost: as metrics, metadata and warnings, or as why the trial failed."""
+"""Interrupts of a training and their cost: reported as metrics, metadata, and warnings, or as the failure of
+the trial."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ METRICS = (
 
 @dataclass(frozen=True)
 class ReportedFault:
-    """A fault, and the attempt that it ended."""
+    """A fault and the attempt that it ended."""
 
     attempt: int
     fault: Fault
@@ -40,7 +41,7 @@ class ReportedFault:
 
 
 def find_faults(training: Training, steps: Sequence[TrainingStep]) -> list[ReportedFault]:
-    """Of every attempt that did not end well."""
+    """Return the fault of every attempt that failed."""
     faults, here = [], node_of_rank()
     for attempt, ranks in enumerate(training.attempts):
         if any(rank.exit_code != 0 for rank in ranks):
@@ -51,22 +52,23 @@ def find_faults(training: Training, steps: Sequence[TrainingStep]) -> list[Repor
             timed_out = training.timed_out and attempt == len(training.attempts) - 1
             fault, ours = diagnose(FaultEvidence(ranks, last, timed_out)), [rank for rank in ranks if rank.node == here]
             if not {rank.number for rank in ours}.issuperset(fault.ranks):
-                fault = replace(fault, moment_s=None)  # of another node's clock
+                fault = replace(fault, moment_s=None)  # from another node's clock
             faults.append(ReportedFault(attempt, fault, _noticed_s(ours)))
     return faults
 
 
 def _noticed_s(ranks: Sequence[RankProcess]) -> float | None:
-    """When the first of the other ranks was told to end; of a rank alone, when it ended."""
+    """Return when the first other rank was told to end; for a single rank, when it ended."""
     told = [rank.facts["told_to_end_s"] for rank in ranks if "told_to_end_s" in rank.facts]
     ended = [rank.ended_s for rank in ranks if rank.ended_s is not None]
     return min(told) if told else max(ended, default=None)
 
 
 def tell_failure(faults: Sequence[ReportedFault], training: Training, ctx: Context) -> None:
-    """Fail the trial by the fault that ended the last attempt. A rank that hung at exit has trained before."""
+    """Fail the trial with the fault that ended the last attempt. If a rank only hung at exit, warn: it has trained
+    before."""
     here = node_of_rank()
-    for ranks in training.attempts[:-1]:  # those of this node are in one cgroup: the last one to end has seen them all
+    for ranks in training.attempts[:-1]:  # ranks of this node share a cgroup: the last one to end has seen all kills
         ctx.overcame_oom_kills(max((rank.facts.get("oom_kills", 0) for rank in ranks if rank.node == here), default=0))
     if not faults or faults[-1].attempt < len(training.attempts) - 1:
         return
@@ -122,7 +124,7 @@ def report_reliability(
 
 
 def _report_early_ranks(progress: StepProgress, ctx: Context) -> None:
-    """Ranks that told their last step before the others, though all ended well."""
+    """Warn about ranks whose last recorded step is earlier than that of the others, although all ended well."""
     last: dict[int, int] = {}
     for whole in (*progress.useful, *progress.lost):
         for step in whole.ranks:

@@ -1,5 +1,7 @@
 """Start the ranks of a trainer, follow the processes that start them, and read how each rank ended and what it printed.
-`rank.py` wraps every rank, no matter whether this process, torchrun, or srun starts it, on this node or another one."""
+
+`rank.py` wraps every rank, no matter whether this process, torchrun, or srun starts it, on this node or another one.
+"""
 
 import contextlib
 import json
@@ -41,7 +43,9 @@ _FILE = re.compile(r"rank-(\d+)\.attempt-(\d+)\.jsonl")
 @dataclass
 class RankProcess:
     """One process of a rank: where it ran, each line that it printed with its time of arrival, and how it ended.
-    Times are those of the monotonic clock of its node."""
+
+    Times are those of the monotonic clock of its node.
+    """
 
     number: int
     log: Path
@@ -171,7 +175,9 @@ def run_training(
     watch: Callable[[], RankWatcher] = Unwatched,
 ) -> Training:
     """Run attempts until one succeeds or none is left. An attempt whose port was taken in the meantime does not count.
-    Raise NotLaunched if a rank cannot be started at all."""
+
+    Raise NotLaunched if a rank cannot be started at all.
+    """
     attempt = ports_taken = 0
     while True:
         port, watcher = free_port(), watch()

@@ -1,4 +1,4 @@
-"""The programs of nccl-tests: how each is called, and how its table is read (rccl-tests prints the same one)."""
+"""The programs of nccl-tests: their options, and how their table is read (rccl-tests prints the same one)."""
 
 import math
 import re
@@ -19,12 +19,12 @@ _RANK = re.compile(r"#\s+Rank\s+(\d+)\s.*?\bPid\s+(\d+) on\s+(\S+) device\s+\d+ 
 _VERSION = re.compile(r"# nccl-tests version (\S+)")
 _NCCL = re.compile(r"(?:NCCL|RCCL) version\s*:?\s*(\S+)")
 _OUT = re.compile(r"# Out of bounds values\s*: (\d+)")
-_ROW = re.compile(r"(?<![\w.])(\d+\s+\d+\s+[a-z]\w*(?:\s+\S+){8,10})\s*$")  # a launcher may put words before it
-_SLACK = 0.006  # of a figure that is printed with two decimals
+_ROW = re.compile(r"(?<![\w.])(\d+\s+\d+\s+[a-z]\w*(?:\s+\S+){8,10})\s*$")  # a launcher may put a prefix before it
+_SLACK = 0.006  # of a number that is printed with two decimals
 
 
 def options(*, size: int, dtype: str, gpus: int, warmup: int, iterations: int) -> list[str]:
-    """One size; results are checked once; the time is that of the slowest process."""
+    """Return the options: one size, results checked once, and the time of the slowest process."""
     pairs = {
         "-b": size, "-e": size, "-d": _TYPES[dtype], "-g": gpus, "-w": warmup, "-n": iterations, "-c": 1, "-a": 3,
     }  # fmt: skip
@@ -32,8 +32,9 @@ def options(*, size: int, dtype: str, gpus: int, warmup: int, iterations: int) -
 
 
 def read(lines: Iterable[str], operation: Operation, ranks: int) -> OperationRounds:
-    """The row of the table, out of place (alltoall and sendrecv know no other). Raises ValueError for what is no such
-    table, or one of another world."""
+    """Read the out-of-place row of the table (alltoall and sendrecv have no other). Raise ValueError if the lines hold
+    no
+    such table, or one with another number of ranks."""
     facts: dict[str, object] = {}
     rows: list[list[str]] = []
     wrong_column, out_of_bounds = False, None
@@ -60,7 +61,7 @@ def read(lines: Iterable[str], operation: Operation, ranks: int) -> OperationRou
     expected = size / 1e9 / seconds * bus_factor(operation, ranks)
     if not abs(busbw - expected) <= _SLACK + 0.01 * expected:
         raise ValueError(f"{busbw} GB/s of bus bandwidth do not follow from its time ({expected:.2f}): {rows[0]}")
-    if not wrong_column:  # before 2.13 the column has the largest difference, which rounding makes too
+    if not wrong_column:  # before 2.13, the column has the largest difference, which rounding causes too
         wrong = out_of_bounds
     elif wrong is not None:
         wrong = max(wrong, out_of_bounds or 0)
@@ -72,7 +73,8 @@ def read(lines: Iterable[str], operation: Operation, ranks: int) -> OperationRou
 
 
 def _row(words: Sequence[str]) -> tuple[int, float, float, int | None]:
-    """Bytes, seconds, bus bandwidth and wrong elements: the last eight columns are four out of place, four in place."""
+    """Return bytes, seconds, bus bandwidth, and wrong elements: the last eight columns are four out of place, four in
+    place."""
     time_us, _, busbw, wrong = words[-8:-4]
     try:
         seconds = float(time_us) / 1e6

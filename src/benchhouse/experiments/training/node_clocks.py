@@ -1,4 +1,4 @@
-"""The clocks of the other nodes, asked before and after a training, so that all times are of the first node's clock.
+"""Compare the clocks of the other nodes before and after a training, to put all times on the first node's clock.
 
 A monotonic clock counts from the start of its machine, and the time of day may be wrong by hours: neither matters.
 """
@@ -24,7 +24,8 @@ _TIMES = ("t", "t_start", "t_end")  # of a record
 
 
 class NodeClocks:
-    """`with NodeClocks(launch) as clocks:` around a training; a process on each other node answers."""
+    """Clocks of the other nodes: `with NodeClocks(launch) as clocks:` around a training; a process on each node
+    answers."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
@@ -57,7 +58,7 @@ class NodeClocks:
         self._after = {node: _ask(process, _ANSWER_S) for node, process in self._clock_processes.items()}
 
     def by_node(self) -> dict[str, NodeClock]:
-        """Those that are known."""
+        """Return the clocks that are known."""
         return {node: NodeClock(trips, self._after.get(node, ())) for node, trips in self._before.items() if trips}
 
     @property
@@ -66,7 +67,7 @@ class NodeClocks:
 
 
 def _ask(process: "subprocess.Popen[bytes]", most_s: float) -> list[RoundTrip]:
-    """None where it does not answer."""
+    """Return round trips to the clock process; empty if it does not answer."""
     assert process.stdin is not None and process.stdout is not None
     trips: list[RoundTrip] = []
     with contextlib.suppress(OSError, ValueError):
@@ -75,7 +76,7 @@ def _ask(process: "subprocess.Popen[bytes]", most_s: float) -> list[RoundTrip]:
             process.stdin.write(b"\n")
             if not select.select([process.stdout], [], [], _ANSWER_S if trips else most_s)[0]:
                 break
-            answer = os.read(process.stdout.fileno(), 100)  # one line, as it is one write
+            answer = os.read(process.stdout.fileno(), 100)  # one line, because it is one write
             heard_s = time.monotonic()
             there_s, wall_s = map(float, answer.split())
             trips.append(RoundTrip(asked_s, heard_s, there_s, (wall_s - there_s) - (ours_s - asked_s)))
@@ -85,7 +86,7 @@ def _ask(process: "subprocess.Popen[bytes]", most_s: float) -> list[RoundTrip]:
 def put_on_one_clock(
     asked: NodeClocks, emitted: Iterable[Emitted], attempts: Sequence[Sequence[RankProcess]], ctx: Context
 ) -> None:
-    """Move all times to the clock of the first node, and say how far the others are from it."""
+    """Move all times to the clock of the first node, and record the offset of the other clocks."""
     clocks = asked.by_node()
     move_ranks(attempts, clocks)
     move_records(emitted, attempts, clocks)
@@ -106,7 +107,7 @@ def _facts(clock: NodeClock) -> dict[str, float]:
 
 
 def move_ranks(attempts: Iterable[Sequence[RankProcess]], clocks: Mapping[str, NodeClock]) -> None:
-    """Put what was seen on other nodes on the clock of the first one."""
+    """Put times of other nodes on the clock of the first one."""
     for process in (process for ranks in attempts for process in ranks):
         if clock := clocks.get(process.node):
             process.lines = [(clock.here_s(at_s), line) for at_s, line in process.lines]
@@ -118,7 +119,7 @@ def move_ranks(attempts: Iterable[Sequence[RankProcess]], clocks: Mapping[str, N
 def move_records(
     emitted: Iterable[Emitted], attempts: Sequence[Sequence[RankProcess]], clocks: Mapping[str, NodeClock]
 ) -> None:
-    """The same for records, by the node on which their rank was in that attempt."""
+    """Do the same for records, by the node of their rank in that attempt."""
     nodes = {(attempt, process.number): process.node for attempt, ranks in enumerate(attempts) for process in ranks}
     for item in emitted:
         if clock := clocks.get(nodes.get((item.writer.get("attempt", 0), item.writer.get("rank", 0)), "")):

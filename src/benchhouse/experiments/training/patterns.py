@@ -1,6 +1,6 @@
-"""Search lines of a log for numbers by a user's patterns, in a process of its own: one that never ends is ended.
+"""Search lines of a log for numbers with a user's patterns, in a separate process that is stopped if it takes too long.
 
-Run as a program it reads the patterns and the lines from stdin and writes what it finds; it imports nothing of ours, so
+Run as a program, it reads the patterns and lines from stdin and writes its matches. It imports none of our modules, so
 that it starts at once.
 """
 
@@ -16,14 +16,14 @@ from types import FrameType
 from typing import Any
 
 _LINE_S = 1.0  # CPU time for one line
-_ALL_S = 120.0  # CPU time for all of them
+_ALL_S = 120.0  # CPU time for all lines
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class TimedLine:
-    process: int  # of the caller's list
+    process: int  # index in the caller's list
     at_s: float
     text: str
 
@@ -31,11 +31,11 @@ class TimedLine:
 @dataclass(frozen=True)
 class PatternSearchResult:
     records: list[tuple[int, Record]]
-    """With the process whose line it was."""
+    """Each record with the process of its line."""
     matches: Mapping[str, int]
-    """By name, in how many lines the pattern found a number; of all but `step`, in lines that have a step."""
+    """The number of lines in which each pattern found a number; except for `step`, only lines with a step count."""
     slow: str = ""
-    """The pattern that took too long, with the line: the search ended there."""
+    """The pattern that took too long, with the line at which the search stopped; empty if none did."""
 
 
 def search(lines: Iterable[TimedLine], patterns: Mapping[str, str]) -> PatternSearchResult:

@@ -1,4 +1,4 @@
-"""Most FLOPs a second of the devices of a training: as given, as published, or measured by matrix products there."""
+"""Peak FLOPs per second of the devices of a training: declared, published, or measured there with matrix products."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 
 _PROBE = Path(programs.__file__).parent / "matmul.py"
-_START_S = 120.0  # in which torch is loaded, on a cold network file system too
+_START_S = 120.0  # to load torch, even from a cold network file system
 _SHOWN = 300
 Dtype = Literal["float32", "tf32", "bfloat16", "float16"]
 _NVIDIA = "NVIDIA's datasheet, dense (half of the figure with sparsity)"
@@ -35,11 +35,11 @@ PUBLISHED: dict[str, tuple[str, dict[Dtype, float]]] = {
     "MI250X": (_AMD, {"bfloat16": 383.0, "float16": 383.0, "float32": 47.9}),
     "MI300X": (_AMD, {"bfloat16": 1307.4, "float16": 1307.4, "tf32": 653.7, "float32": 163.4}),
 }
-"""By device, its source and TFLOP/s by dtype. Of the whole package: a rank on one half of an MI250X has half."""
+"""The source and TFLOP/s by dtype of each device. They are for the whole package: a rank on half an MI250X has half."""
 
 
 class Peak(Model):
-    """Against what MFU and HFU are told. Given and measured are both kept, and `use` says which one is meant."""
+    """The peak for MFU and HFU. Both the given and the measured value are recorded; `use` selects one of them."""
 
     dtype: Dtype = Field("float32", description="Of the products that training computes.")
     flops: float | None = Field(None, gt=0, description="FLOPs a second of one rank's device, as you declare them.")
@@ -68,7 +68,7 @@ class Peak(Model):
 
     @property
     def given(self) -> tuple[float, str] | None:
-        """FLOPs a second of one device, and by whom."""
+        """The FLOPs per second of one device and their source; None if none are given."""
         if self.flops:
             return self.flops, "declared"
         if self.device:
@@ -83,18 +83,20 @@ class Peak(Model):
 
 @dataclass(frozen=True)
 class MeasuredPeak:
-    """What the ranks' devices reached, all at once."""
+    """The FLOPs per second that the ranks' devices reached, all at the same time."""
 
-    mean: float  # FLOPs a second of one rank
-    ranks: Sequence[Mapping[str, Any]]  # what each of them told, and on which node
+    mean: float  # FLOPs per second of one rank
+    ranks: Sequence[Mapping[str, Any]]  # the answer of each rank, with its node
 
 
 class NotMeasured(Exception):  # noqa: N818 - an outcome
-    """Why there is no peak."""
+    """The peak was not measured; the message gives the reason."""
 
 
 def python_of(argv: Sequence[str], path: str) -> str | None:
-    """The Python that a trainer runs under: the program itself, or the one beside `torchrun` and its like."""
+    """Return the Python that a trainer runs under: the program itself, or the one next to `torchrun` or a similar
+    program.
+    None if there is none."""
     found = shutil.which(argv[0], path=path)
     if found is None or Path(found).name.startswith("python"):
         return found
@@ -103,9 +105,9 @@ def python_of(argv: Sequence[str], path: str) -> str | None:
 
 
 def measure_peak(python: str, peak: Peak, launch: Launch) -> MeasuredPeak:
-    """As many processes on each node as it has ranks, at the same time: cores that they share are shared here, too.
+    """Measure with one process per rank on each node, all at the same time, so that they share cores as the ranks do.
 
-    Raises NotMeasured.
+    Raise NotMeasured if there is no result.
     """
     argv = [python, str(_PROBE), peak.dtype, f"{peak.seconds:g}", str(launch.per_node)]
     with ExitStack() as stack:
@@ -129,7 +131,7 @@ def _probe(argv: Sequence[str], launch: Launch) -> "Iterator[subprocess.Popen[by
 
 
 def _answers(process: "subprocess.Popen[bytes]", node: str, ranks: int, timeout_s: float) -> "Iterator[dict[str, Any]]":
-    """A line of each rank of a node."""
+    """Yield the answer of each rank of a node."""
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:

@@ -77,8 +77,10 @@ def check_cores(
     steps: Sequence[WholeStep], ranks: Sequence[RankProcess], launch: Launch, threads: int, ctx: Context
 ) -> None:
     """Mark the figures as invalid if ranks compete for cores, because they then measure the competition.
+
     The time that a rank had a core is its own `cpu_s` outside of its waits, otherwise the kernel's for its first
-    thread."""
+    thread.
+    """
     cores = len({core for rank in ranks if rank.node == node_of_rank() for core in rank.facts.get("cores", ())})
     if launch.per_node * threads <= cores:
         return

@@ -1,4 +1,5 @@
-"""Steps under torch.profiler: their traces are kept as evidence, what they cost is told, and no metric has them."""
+"""Steps under torch.profiler: their traces are stored as evidence, their overhead is recorded, and no metric
+has them."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -16,15 +17,15 @@ from benchhouse.schema.experiment import Context
 from benchhouse.schema.model import Model
 
 _PROFILE = "BENCHHOUSE_PROFILE"
-"""The variable that tells the ranks which steps; `benchhouse_training` reads it."""
+"""The variable with the steps to profile, which `benchhouse_training` reads."""
 _PROFILES = "BENCHHOUSE_PROFILES"
-"""The variable that names the folder: for `benchhouse_training`, and any other profiler, as in `-o` of nsys and ncu."""
-_MOST = 100  # steps: a step is about a megabyte of trace, and seconds to write it
+"""The variable with the folder for `benchhouse_training` and any other profiler, such as for `-o` of nsys and ncu."""
+_MOST = 100  # steps: one takes about a megabyte of trace, and seconds to write
 _PARTS = ("forward_s", "backward_s", "optimizer_s", "comm_s")
 
 
 class ProfiledSteps(Model):
-    """Which steps every rank runs under torch.profiler."""
+    """The steps that every rank runs under torch.profiler."""
 
     steps: str = Field(
         pattern=r"^\d+\.\.\d+$", description="First and last step, as `10..14`; they are in no metric of the trial."
@@ -39,7 +40,7 @@ class ProfiledSteps(Model):
 
 
 class ProfileFolder:
-    """Where a trial has what profilers wrote; while the ranks run, and after that where anything is in it."""
+    """The folder of a trial for the files of profilers; it is removed afterwards if it is empty."""
 
     def __init__(self, artifacts: Path, asked: ProfiledSteps | None) -> None:
         self._path, self.asked = artifacts / "profiles", asked
@@ -55,7 +56,8 @@ class ProfileFolder:
 
     @cached_property
     def traces(self) -> dict[Path, Emitted | None]:
-        """With the steps in them, as if they had been emitted; read when the ranks are over."""
+        """The steps of each trace, as if they had been emitted; None for one that is unreadable. Read after the ranks
+        have ended."""
         return {path: read_trace(path) for path in sorted(self._path.glob(TRACES))}
 
     @property
@@ -64,7 +66,7 @@ class ProfileFolder:
 
 
 def profiled_times(processes: Iterable[Emitted]) -> Spans:
-    """When the profiler ran, or wrote, in any of the ranks."""
+    """Return when the profiler ran or wrote in any of the ranks."""
     records = (record for process in processes for record in process.records if "profile" in record)
     times = ((record.get("t_start"), record.get("t_end")) for record in records)
     return union((begin, end) for begin, end in times if isinstance(begin, float) and isinstance(end, float))
@@ -75,7 +77,8 @@ def touched(step: WholeStep, times: Spans) -> bool:
 
 
 def longest_untouched(steps: Sequence[WholeStep], times: Spans) -> Sequence[WholeStep]:
-    """The longest stretch of steps without a profiler in any rank: one, so that rates and energy have one time."""
+    """Return the longest sequence of steps without a profiler in any rank: one, so that rates and energy share one
+    time."""
     best: Sequence[WholeStep] = []
     begin = 0
     for at, step in enumerate([*steps, None]):
@@ -88,7 +91,7 @@ def longest_untouched(steps: Sequence[WholeStep], times: Spans) -> Sequence[Whol
 def record_profile(
     profiles: ProfileFolder, useful: Sequence[WholeStep], measured: Sequence[WholeStep], ctx: Context
 ) -> None:
-    """Which steps, what they cost against those that were measured, and where their time went (medians over ranks)."""
+    """Record the profiled steps, their overhead over measured ones, and where their time went (medians over ranks)."""
     asked, traces = profiles.asked, profiles.traces
     if not asked:
         return

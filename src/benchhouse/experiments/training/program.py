@@ -1,7 +1,7 @@
-"""Start a program of ours under the user's Python, where torch, its build and its drivers are.
+"""Start one of our programs under the user's Python, which has torch, its build, and its drivers.
 
-In: one of `programs/` and its arguments. Out: what each rank printed as lines of JSON; a program that fails ends the
-trial with its last words.
+In: one of `programs/` and its arguments. Out: the JSON lines of each rank; a program that fails ends the trial with its
+last lines.
 """
 
 import json
@@ -21,27 +21,27 @@ from benchhouse.schema.experiment import Context
 _PROGRAMS = Path(__file__).parent / "programs"
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _ERROR = re.compile(r"(\[rank\d+\]: )?[\w.]+(Error|Exception|Interrupt)\b")  # the last line of a traceback
-_SHOWN = 300  # characters of what a rank printed, in a message
+_SHOWN = 300  # characters of a rank's output in a message
 
 
 @dataclass(frozen=True)
 class TrainingProgram:
-    """What to start, and with what."""
+    """A program to start, and its settings."""
 
     name: str
-    """Of a file in `programs/`."""
+    """Name of a file in `programs/`."""
     python: str
     settings: Mapping[str, Any]
     """Its one argument, as JSON; secrets go into the environment."""
     ranks: RankSettings | None = None
-    """On all nodes of the trial; without them it is one process of this node."""
+    """Ranks on all nodes of the trial; None means one process on this node."""
     environment: Mapping[str, str] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
-    """By the code of a failure: a pattern on what the rank printed. The first that is found is what the trial says."""
+    """Pattern on the output of the rank, by failure code. The first that matches is the failure of the trial."""
 
 
 def run_program(program: TrainingProgram, ctx: Context) -> list[list[dict[str, Any]]]:
-    """The records of each rank; the logs are kept as artifacts. A program that fails ends the trial."""
+    """Return the records of each rank, and store the logs as artifacts. Fail the trial if the program fails."""
     argv = [program.python, str(_PROGRAMS / f"{program.name}.py"), json.dumps(program.settings)]
     try:
         ranks = _start(argv, program, program.ranks, ctx) if program.ranks else _start_here(argv, program, ctx)
@@ -76,7 +76,7 @@ def _records(rank: RankProcess) -> list[dict[str, Any]]:
 
 
 def _record_failure(program: TrainingProgram, ranks: Sequence[RankProcess], ctx: Context) -> NoReturn:
-    """The rank that failed first, by its own exit."""
+    """Fail the trial with the rank that failed first on its own."""
     own = sorted((rank for rank in ranks if rank.failed), key=lambda rank: rank.ended_s or 0.0)
     if not own:
         ctx.fail("timeout", "the program was ended by workload.timeout")

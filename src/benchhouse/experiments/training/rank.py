@@ -1,6 +1,8 @@
 """The program around one rank, on any node: `python -I -S rank.py FOLDER COMMAND...`, or `rank.py --clock`.
+
 It starts the command of the rank and writes its identity, its output with the time of each arrival, and how it ended.
-It needs only the standard library. `launch.py` reads its files, which are complete at any moment."""
+It needs only the standard library. `launch.py` reads its files, which are complete at any moment.
+"""
 
 import contextlib
 import ctypes

@@ -1,4 +1,4 @@
-"""What each rank took, side by side: numbers by which a straggler is told and why it is one, and a table over steps."""
+"""Times of each rank: metrics that identify a straggler and its cause, and a table over steps."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -22,7 +22,9 @@ METRICS = (
 
 
 def report_ranks(steps: Sequence[WholeStep], nodes: Mapping[int, str], ctx: Context) -> None:
-    """`nodes` by rank. Of several nodes each has a number too, in the window `node:NAME`: that of its slowest rank."""
+    """Report times by rank; `nodes` maps ranks to nodes. With several nodes, also report each node (window `node:NAME`)
+    with
+    the time of its slowest rank."""
     by_rank: dict[int, list[TrainingStep]] = {}
     for whole in steps:
         for step in whole.ranks:
@@ -53,7 +55,7 @@ def report_ranks(steps: Sequence[WholeStep], nodes: Mapping[int, str], ctx: Cont
 
 
 def rank_times(steps: Sequence[WholeStep], nodes: Mapping[int, str]) -> RankTimes:
-    """In at most 120 columns of equally many steps, the last one perhaps fewer."""
+    """Return the table with at most 120 columns of equally many steps; the last column may have fewer."""
     tells = all(own_s(step) is not None for whole in steps for step in whole.ranks)
     size = -(-len(steps) // _COLUMNS)
     groups = [steps[begin : begin + size] for begin in range(0, len(steps), size)]

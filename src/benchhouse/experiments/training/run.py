@@ -1,4 +1,4 @@
-"""Experiment `training.run`: any trainer with its ranks; what they say of their steps becomes figures of the whole."""
+"""Experiment `training.run`: start any trainer with its ranks, and compute figures of the whole from their records."""
 
 import sys
 import time
@@ -110,7 +110,7 @@ class Trainer(Model):
 
 
 class TrainingWorkload(RankSettings, Goals, WithData):
-    """How many ranks, how they are started, and where their records come from."""
+    """The number of ranks, how they are started, and the source of their records."""
 
     warmup: int | None = Field(
         None, ge=0, description="Steps that are not measured; by default up to a change point in the time of a step."
@@ -216,14 +216,14 @@ def _train(target: Trainer, workload: TrainingWorkload, ctx: Context) -> None:
     report_utilisation(steps, progress.world, workload, place, ctx)
 
 
-# What a program prints can't be known at declaration.
+# The metrics that a program prints are unknown at declaration.
 train = replace(_train, strict_metrics=False)
 
 
 def _report_printed(
     emitted: Sequence[Emitted], ranks: Sequence[RankProcess], metrics: Sequence[PrintedMetric], ctx: Context
 ) -> None:
-    """Numbers that the scenario names, of the last attempt."""
+    """Report the numbers that the scenario names, of the last attempt."""
     names = {metric.name for metric in metrics if metric.pattern is None}
     processes = [
         replace(item, lost=0, records=[{key: record[key] for key in names & record.keys()} for record in item.records])
@@ -256,7 +256,7 @@ def _report(
     workload: TrainingWorkload,
     ctx: Context,
 ) -> Sequence[figures.WholeStep]:
-    """The measured steps."""
+    """Report the figures, and return the measured steps."""
     useful = progress.useful
     warmup = figures.find_warmup([step.took_s for step in useful], workload.warmup)
     steps = longest_untouched(useful[warmup.steps :], records.profiled)

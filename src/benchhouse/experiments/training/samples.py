@@ -1,17 +1,17 @@
-"""Samples of a known size for `training.dataloader`: the same bytes for the same seed, which can't be compressed."""
+"""Samples of a known size for `training.dataloader`: incompressible, and the same bytes for the same seed."""
 
 import random
 from pathlib import Path
 
 IN_FOLDER = 1000
-"""Files in a folder."""
+"""Files per folder."""
 GROUPS_IN_FILE = 64
-"""Row groups in a Parquet file."""
+"""Row groups per Parquet file."""
 _BLOCK = 1 << 20
 
 
 def make_files(folder: Path, samples: int, size: int, seed: int) -> None:
-    """A file a sample, a thousand in a folder."""
+    """Write one file per sample, a thousand per folder."""
     noise = _noise(size, seed)
     for number in range(samples):
         if number % IN_FOLDER == 0:
@@ -20,7 +20,7 @@ def make_files(folder: Path, samples: int, size: int, seed: int) -> None:
 
 
 def make_parquet(folder: Path, samples: int, size: int, seed: int, row_group: int) -> None:
-    """One column `content`, uncompressed, in files of several row groups."""
+    """Write one column `content`, uncompressed, in files of several row groups."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
@@ -40,6 +40,6 @@ def _noise(size: int, seed: int) -> bytes:
 
 
 def _content(number: int, size: int, noise: bytes) -> bytes:
-    """Its number, and a stretch of the noise that begins elsewhere for the next one."""
+    """Return the sample's number and a part of the noise that begins at another place for each number."""
     begin = number * 4099 % _BLOCK
     return number.to_bytes(8, "little") + noise[begin : begin + size - 8]

@@ -1,4 +1,4 @@
-"""Where the Python of a rank was: with `faulthandler` an interpreter that is aborted prints the stack of each thread.
+"""Find out where the Python of a rank was: with `faulthandler`, an aborted interpreter prints the stack of each thread.
 
 A rank that waits for the others is inside a collective operation; the one that they wait for is not.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TELLS_STACK = {"PYTHONFAULTHANDLER": "1"}
-"""The environment with which a Python prints its stacks at SIGABRT, and at faults such as SIGSEGV."""
+"""The environment with which Python prints its stacks at SIGABRT, and at faults such as SIGSEGV."""
 ABORTED = "Fatal Python error: Aborted"
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$')
 _WAITS = re.compile(
@@ -32,12 +32,12 @@ class Frame:
 
     @property
     def waits_for_ranks(self) -> bool:
-        """Whether it is in a library's function that returns when the other ranks have come as far."""
+        """Whether it is in a library function that returns only when the other ranks have come equally far."""
         return bool(_WAITS.search(self.file))
 
 
 def read_stack(lines: Iterable[str]) -> list[Frame]:
-    """The main thread's, innermost first, of what an aborted Python printed; empty where it printed none."""
+    """Return the main thread's stack that an aborted Python printed, innermost call first; empty if it printed none."""
     stacks: list[list[Frame]] = []
     aborted = False
     for line in lines:
@@ -52,7 +52,8 @@ def read_stack(lines: Iterable[str]) -> list[Frame]:
 
 
 def odd_one(stacks: Mapping[int, Sequence[Frame]]) -> int | None:
-    """The only rank, of three or more, that is elsewhere than all the others."""
+    """Return the only rank, of three or more, whose innermost call differs from that of all the others;
+    otherwise None."""
     places = {rank: stack[0] for rank, stack in stacks.items()}
     for rank, place in places.items():
         others = {other for number, other in places.items() if number != rank}

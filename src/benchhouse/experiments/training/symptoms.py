@@ -1,4 +1,4 @@
-"""What a rank prints when it fails, and what that says: out of memory, no space, or that it waited for another rank."""
+"""Recognize the output of a rank that fails: out of memory, no disk space, or a wait for another rank."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ _MEMORY = re.compile(
 )
 _DISK = re.compile(
     r"No space left on device|Errno 28\b|Disk quota exceeded|Errno 122\b|PytorchStreamWriter failed writing|"
-    r"inline_container\.cc.*unexpected pos",  # torch does not tell why a write has failed
+    r"inline_container\.cc.*unexpected pos",  # torch does not report why a write failed
     re.IGNORECASE,
 )
 _LATE = re.compile(
@@ -25,11 +25,11 @@ _GONE = re.compile(
 )
 
 Symptom = Literal["memory", "disk", "late", "gone", ""]
-"""`late` and `gone` are of a witness: the rank that it waited for came too late, or went away."""
+"""`late` and `gone` are those of a witness: the rank that it waited for came too late, or ended."""
 
 
 def symptom_of(lines: Sequence[str]) -> Symptom:
-    """Of the last lines of a rank that failed; empty where they are of no known kind."""
+    """Classify the last lines of a rank that failed; empty if they match no known kind."""
     kinds: Iterable[tuple[Symptom, re.Pattern[str]]] = (
         ("memory", _MEMORY), ("disk", _DISK), ("late", _LATE), ("gone", _GONE),
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""What a trace of torch.profiler says of the steps in it: forward, backward, optimizer, and communication left exposed.
+"""Times of the steps in a torch.profiler trace: forward, backward, optimizer, and exposed communication.
 
-Of a trace that `benchhouse_training` wrote, which marks each step. On a GPU a kernel belongs to the part of the step
-that launched it; on a CPU the operations themselves are the parts.
+The trace is one that `benchhouse_training` wrote, which marks each step. On a GPU, a kernel belongs to the part of the
+step that launched it; on a CPU, the operations themselves are the parts.
 """
 
 import gzip
@@ -15,16 +15,17 @@ from typing import Any
 from benchhouse.experiments.emitted_records import Emitted
 
 TRACES = "*.trace.json.gz"
-_MOST_BYTES = 2**30  # of a trace, unpacked
+_MOST_BYTES = 2**30  # of an unpacked trace
 _MARK, _BACKWARD, _OPTIMIZER = "benchhouse.step ", "autograd::engine::evaluate_function", "Optimizer."
-_ON_DEVICE = "gpu_user_annotation"  # a mark once more, as long as its kernels
+_ON_DEVICE = "gpu_user_annotation"  # a second mark that lasts as long as the kernels of the step
 _COLLECTIVES = ("gloo:", "nccl", "ncclDevKernel")
 Spans = list[tuple[float, float]]
-"""Begin and end in seconds, in order and apart from each other."""
+"""Begin and end in seconds, in order and without overlap."""
 
 
 def read_trace(path: Path) -> Emitted | None:
-    """Its steps as records, as if they had been emitted; None where it is no such trace, is cut, or is too large."""
+    """Return the steps as records, as if they had been emitted; None if the trace has none, is truncated, or is too
+    large."""
     try:
         with gzip.open(path) as file:
             text = file.read(_MOST_BYTES + 1)
@@ -82,12 +83,12 @@ def _end(event: Mapping[str, Any]) -> float:
 
 
 def _runs(event: Mapping[str, Any]) -> bool:
-    """Gloo's operation itself, or NCCL's kernel; not the call that begins it."""
+    """Return whether the event is an operation of Gloo or a kernel of NCCL, and not the call that starts it."""
     return event.get("cat") == "kernel" or event["name"].startswith("gloo:")
 
 
 def _launches(events: Iterable[Mapping[str, Any]]) -> dict[Any, float]:
-    """When the kernel of a correlation id was launched."""
+    """Return the launch time of each kernel by its correlation id."""
     calls = (event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver"))
     return {call.get("args", {}).get("correlation"): _begin(call) for call in calls}
 
@@ -107,7 +108,7 @@ def union(spans: Iterable[tuple[float, float]]) -> Spans:
 
 
 def without(spans: Spans, others: Iterable[tuple[float, float]]) -> Spans:
-    """What is in the spans and in none of the others."""
+    """Return the parts of the spans that are in none of the others."""
     rest, cuts = [], union(others)
     for begin, end in spans:
         for cut_begin, cut_end in cuts[max(0, bisect_right(cuts, (begin, begin)) - 1) :]:
@@ -129,5 +130,5 @@ def _within(moment: float | None, spans: Sequence[tuple[float, float]]) -> bool:
 
 
 def _length(spans: Spans, begin: float, end: float) -> float:
-    """Of the spans, between two moments."""
+    """Return the length of the spans between two moments."""
     return sum(max(0.0, min(end, last) - max(begin, first)) for first, last in spans)
