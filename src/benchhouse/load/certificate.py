@@ -1,4 +1,4 @@
-"""Certificate: whether the load was really offered as asked. What fails it makes a trial invalid."""
+"""The certificate: whether the load was really offered as requested. A failed certificate makes a trial invalid."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,18 +14,18 @@ from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.model import Model
 
 _NS = 1_000_000_000
-_KS_CRITICAL = 1.9495  # of Kolmogorov's law: exceeded by chance once in 1,000
-_OFF_ALLOWED = 0.02  # of even gaps: one send in a hundred may be late, and spoils the gap before and the one after
-_EVEN_PART, _RANDOM_PART = 0.5, 0.25  # of a mean gap: the most that is tolerated of even and of random gaps
-_EVEN_LEAST = 0.05  # of a gap: what is always tolerated of even ones, for at low rates it's the lag that judges sends
-_LOOKS = 4096  # at a distribution, at most: a distance is then understated by less than 1/4096
+_KS_CRITICAL = 1.9495  # of Kolmogorov's distribution: exceeded by chance once in 1,000
+_OFF_ALLOWED = 0.02  # of even gaps: one send in a hundred may be late, which spoils the gaps before and after it
+_EVEN_PART, _RANDOM_PART = 0.5, 0.25  # of a mean gap: the maximum tolerance for even and for random gaps
+_EVEN_LEAST = 0.05  # of a gap: minimum tolerance for even gaps, because at low rates sends are judged by the lag
+_LOOKS = 4096  # maximum number of points checked in a distribution: a distance is then understated by less than 1/4096
 
 TOLERANCE_NS = 200_000
-"""How far a gap may be off before it counts: what a send on a quiet machine is late by at worst."""
+"""How far off a gap may be before it counts: the worst lateness of a send on a quiet machine."""
 
 
 class Fit(Model):
-    """Whether sent times have the gaps that were asked for."""
+    """Whether sent times have the requested gaps."""
 
     statistic: float
     limit: float = Field(description="The largest statistic that passes.")
@@ -44,10 +44,11 @@ def gaps_fit(
 ) -> Fit:
     """Test the gaps between sends of one unbroken stretch of the schedule, all in nanoseconds after its start.
 
-    Random gaps: their distance to the law by Kolmogorov and Smirnov, beyond what `tolerance_ns` explains; an exact
-    schedule fails about once in 1,000. Even gaps and traces: the share that is off by more than the tolerance.
-    The tolerance is never more than a part of the mean gap, or any sends would do at high rates. Only gaps are looked
-    at: sends that follow the law but not their own times show in the lag of the schedule.
+    For random gaps, the statistic is the Kolmogorov-Smirnov distance to the distribution, beyond what `tolerance_ns`
+    explains; an exact schedule fails about once in 1,000. For even gaps and traces, it is the share that is off by more
+    than the tolerance. The tolerance is limited to a part of the mean gap, because otherwise any sends would pass at
+    high rates. Only gaps are checked: sends that follow the distribution but not their own times show in the lag of the
+    schedule.
     """
     if len(sent) != len(intended):
         raise ValueError(f"each send needs its intended time: {len(sent)} sent, {len(intended)} intended")
@@ -61,7 +62,7 @@ def gaps_fit(
         return _even_fit([abs(gap - due) > tolerance for gap, due in zip(_gaps(ordered), wanted, strict=True)])
     expected = arrivals.course(rate, duration_s).expected
     reached = [expected(time / _NS) for time in ordered]
-    # What the tolerance comes to in arrivals depends on the rate at the time.
+    # The tolerance in arrivals depends on the rate at the time.
     tolerances = [expected((time + tolerance_ns) / _NS) - before for time, before in zip(ordered, reached, strict=True)]
     if arrivals.gap_shape is None:
         pairs = zip(_gaps(reached), tolerances, strict=False)
@@ -86,7 +87,7 @@ def _random_fit(gaps: Sequence[float], shape: float, tolerance: float) -> Fit:
         too_many_short = (rank + 1) / n - gamma_cdf(shape, gaps[rank] + tolerance)
         too_many_long = gamma_cdf(shape, gaps[rank] - tolerance) - rank / n
         statistic = max(statistic, too_many_short, too_many_long)
-    limit = _KS_CRITICAL / (math.sqrt(n) + 0.12 + 0.11 / math.sqrt(n))  # Stephens' form, good from five gaps on
+    limit = _KS_CRITICAL / (math.sqrt(n) + 0.12 + 0.11 / math.sqrt(n))  # Stephens' form, accurate from five gaps on
     law = "exponential" if shape == 1 else f"gamma({shape:g})"
     return _verdict(statistic, limit, n, f"Kolmogorov-Smirnov distance of the gaps to the {law} law")
 
@@ -96,7 +97,7 @@ def _verdict(statistic: float, limit: float, n: int, what: str) -> Fit:
 
 
 def gamma_cdf(shape: float, gap: float) -> float:
-    """Share of gaps up to `gap` under the gamma law of mean one."""
+    """Return the share of gaps up to `gap` under the gamma distribution with mean one."""
     if gap <= 0:
         return 0.0
     if shape == 1:
@@ -110,7 +111,7 @@ def gamma_cdf(shape: float, gap: float) -> float:
             total += term
             if term < total * 1e-12:
                 return front * total
-    # The continued fraction of the upper tail, by Lentz's method; it is quick where the series is slow.
+    # The continued fraction of the upper tail, by Lentz's method; it is fast where the series is slow.
     b = x + 1 - shape
     c, d = 1e300, 1 / b
     tail = d
@@ -130,7 +131,7 @@ def _gaps(times: Sequence[float]) -> list[float]:
 
 
 DELIVERED_SHARE = 0.995  # of what was due
-LAG_MS = 2.0  # p99 of the schedule's lag: beyond that, gaps are not judged
+LAG_MS = 2.0  # p99 of the schedule's lag: above this, gaps are not judged
 CPU_SHARE = 0.9  # of one core, by the busiest load process
 REFUSED_SHARE = 0.01
 Problems = Iterator[tuple[str, str]]  # code and message
@@ -150,7 +151,7 @@ class CertificateProblem(Model):
 
 
 class Certificate(Model):
-    """What the load engine found about itself."""
+    """What the load engine found out about itself."""
 
     loop: str
     asked: float = Field(description="Requests in flight (closed) or a second (open); 0 if arrivals bring their rates.")
@@ -183,8 +184,8 @@ class Certificate(Model):
 
 
 def certify(book: LoadRecord, shape: Shape, *, embedded: bool = False) -> Certificate:
-    """`embedded`: what is measured runs inside the load process, whose CPU use is then no fault; an open loop's
-    schedule is judged all the same."""
+    """Return the certificate of a load. `embedded`: the measured code runs inside the load process, so its CPU use is
+    not a problem; the schedule of an open loop is still judged."""
     draft = Certificate(
         loop="open" if shape.open_loop else "closed",
         asked=shape.rps or shape.concurrency or 0,
@@ -233,14 +234,14 @@ def _problems(draft: Certificate, book: LoadRecord, shape: Shape, embedded: bool
     if draft.delivered < DELIVERED_SHARE * draft.offered - 1:
         most = f"{draft.in_flight} in flight; max_in_flight is {shape.max_in_flight}"
         yield "not_delivered", f"{draft.delivered} of {draft.offered} requests were sent in time ({most})"
-    # Lateness bends gaps, and is told where it matters: in how far each time can be off.
+    # Lateness distorts gaps, and is reported where it matters: in how far off each time can be.
     if (fit := draft.arrivals) and not fit.passed and draft.lag.p99_ms <= LAG_MS and shape.error_limit <= ERROR_LIMIT_S:
         test = f"{fit.what} {fit.statistic:.3g}, at most {fit.limit:.3g}"
         yield "arrivals_bent", f"the gaps between sends are not {shape.law.kind}: {test}"
 
 
 def _sent_after_the_schedule(book: LoadRecord, shape: Shape) -> int:
-    """Of an open loop that a number of requests ends: those that were sent when all had long been due."""
+    """Return the sends after the whole schedule was long due, in an open loop with a fixed number of requests."""
     if not (shape.open_loop and shape.requests and book.due_times):
         return 0
     end = max(book.due_times) + max(shape.error_limit * _NS, LAG_MS * 1e6)
@@ -248,7 +249,7 @@ def _sent_after_the_schedule(book: LoadRecord, shape: Shape) -> int:
 
 
 def _endpoint_problems(book: LoadRecord) -> Problems:
-    """Of several endpoints, one that takes no connection any more: the others bore its part of the load."""
+    """Yield each endpoint that no longer takes connections: the others carried its part of the load."""
     answered = sum(place.good for place in book.places.values())
     for url, place in book.places.items():
         if place.gone:

@@ -1,4 +1,4 @@
-"""Offers load through blocking calls, a driver in each thread: the way for client libraries that own their sockets."""
+"""Generates load through blocking calls, with a driver in each thread, for client libraries that own their sockets."""
 
 import queue
 import threading
@@ -17,44 +17,45 @@ from benchhouse.schema.errors import BenchError
 
 _SECOND_NS = 1_000_000_000
 _BACK_OFF_S = 0.05
-_AT_A_TIME = 256  # calls that a thread writes down together: one by one would cost more than many a call
+_AT_A_TIME = 256  # calls that a thread records together: one by one would cost more than many calls themselves
 _LONGEST_NS = _SECOND_NS // 4
-_DEAD_AFTER_NS = 3 * _SECOND_NS  # as of sockets
-# A call that has ended: its number, whether it is measured, its item, what came of it, when it was sent and answered.
+_DEAD_AFTER_NS = 3 * _SECOND_NS  # the same as for sockets
+# A call that has ended: its number, whether it is measured, its item, its result, when it was sent and answered.
 Made = tuple[int, bool, Any, Any, int, int]
-# Places of calls in a list of these that took long, and how long their thread has waited for a core meanwhile.
+# Positions of long calls in a list of these, and how long their thread waited for a core during them.
 Waited = tuple[list[int], int]
 
 
 class ThreadLoad:
-    """One process's share of a load. Threads do the calls; this thread keeps the schedule, another one the seconds."""
+    """One process's share of a load. Threads make the calls; this thread runs the schedule, another records the
+    seconds."""
 
     def __init__(self, make: Callable[[], CallDriver], source: RequestSource, shape: Shape, book: LoadRecord) -> None:
         self._make, self._source, self._shape, self._book = make, source, shape, book
-        self._lock = threading.Lock()  # one book for all threads
+        self._lock = threading.Lock()  # all threads share one record
         self._due: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._pending = 0  # calls of an open loop that were given out and have not ended
+        self._pending = 0  # calls of an open loop that were handed out and have not ended
         self._in_flight = 0
         self._go = threading.Event()
         self._over = threading.Event()
         self._problems: list[str] = []
         self._upcoming: Iterator[tuple[int, Any]] = iter(())
-        self._good_ns = 0  # when something last went well, as far as it was written down
-        self._cut: set[int] = set()  # clients whose last call found no server
-        self._cut_ns = 0  # when that was last the case
+        self._good_ns = 0  # end of the last successful call, as far as recorded
+        self._cut: set[int] = set()  # clients whose last call could not connect
+        self._cut_ns = 0  # when that last happened
         self._open = threading.Semaphore(0)
         self._watcher = threading.Thread(target=self._watch_over, daemon=True)
         self._watch = DelayMeter()
         self._pauses = self._watch.pauses
         self._timeout_ns = round(shape.timeout * _SECOND_NS)
-        self._late_ns = round(shape.error_limit * _SECOND_NS)  # as of sockets
+        self._late_ns = round(shape.error_limit * _SECOND_NS)  # the same as for sockets
         self._open_loop, self._think_s = shape.open_loop, shape.think_time
-        # In a closed loop without pauses all threads are in flight all the time: no call need wait for a lock.
+        # In a closed loop without pauses all threads are always in flight: no call needs to wait for a lock.
         self._counts_each = shape.open_loop or shape.think_time > 0 or source.needs_replies
 
     def prepare(self, threads: int) -> str:
-        """Open a driver in each thread; what went wrong when one could not be opened."""
+        """Open a driver in each thread. Return the error if one could not be opened, otherwise an empty text."""
         make_room(threads)
         for _ in range(threads):
             self._add_thread()
@@ -83,7 +84,7 @@ class ThreadLoad:
             self._book.cpu_all_ns, self._book.cpu_share = clock.cpu_ns(), clock.cpu_share()
 
     def _calls(self) -> Iterator[tuple[int, Any]]:
-        """Numbers and items of this process's calls in a closed loop without pauses. Safe among threads."""
+        """Yield the numbers and items of this process's calls in a closed loop without pauses. Thread-safe."""
         if type(self._source) is RequestPool:
             return self._source.following(self._clock.shard, self._clock.shards)
         return map(self._numbered, iter(self._clock.index, None))
@@ -146,8 +147,8 @@ class ThreadLoad:
             driver.close()
 
     def _connect(self, driver: CallDriver) -> bool:
-        """Open it. One that was added under way tries as long as the load goes on: its server may just have died, which
-        is for those to tell whose calls fail."""
+        """Open the driver. A thread that was added during the load retries until the load ends: its server may just
+        have died, which the threads whose calls fail report."""
         while True:
             try:
                 driver.open()
@@ -174,7 +175,7 @@ class ThreadLoad:
         self._settle(ended)
 
     def _doubt(self, calls: list[Call], before: Call | None) -> Call | None:
-        """Complete what is known of how late this thread was with its calls, of which `before` was the last so far."""
+        """Complete the delays of these calls by their thread; `before` is the last call before them."""
         if calls:
             self._watch.wait_until_known(calls[-1].ended_ns)
         for call in calls:
@@ -188,14 +189,15 @@ class ThreadLoad:
         return before
 
     def _without_pause(self, driver: CallDriver, delay: RunDelay) -> None:
-        """One client of a closed loop. As little as can be lies between two calls: what runs after each of them finds
-        cold caches and costs several times what it costs when it is done for many at once."""
+        """Run one client of a closed loop. Almost nothing is done between two calls: work after each call finds cold
+        caches, and costs several times what it costs if it is done for many calls at once."""
         clock, problems, calls = self._clock, self._problems, self._upcoming
         measures, by_time = clock.measures, clock.by_time
         ask: Callable[[Any], Any] = getattr(driver, "ask", driver.call)
         made: list[Made] = []
         waited: list[Waited] = []
-        long: list[int] = []  # places of those since the last look at the delay; a shorter call can't have waited long
+        # positions of long calls since the delay was last read; a shorter call can't have waited long
+        long: list[int] = []
         count = 0
         with self._lock:
             self._in_flight += 1
@@ -207,7 +209,7 @@ class ThreadLoad:
         while ended_ns < clock.stop_ns and not problems:
             index, item = next(calls)
             sent_ns = monotonic_ns()
-            measured = by_time or measures(sent_ns)  # where time decides, `_call_of` and the book look at it later
+            measured = by_time or measures(sent_ns)  # if time decides, `_call_of` and the record check it later
             if not measured and sent_ns >= clock.stop_ns:  # another thread has taken the last one
                 break
             try:
@@ -243,11 +245,11 @@ class ThreadLoad:
             self._book.broken += turns if delay.counts else count
 
     def _ring(self, ended_ns: int) -> None:
-        if len(self._threads) > 1:  # else nobody else wants Python's lock
+        if len(self._threads) > 1:  # otherwise no other thread needs Python's lock
             self._watch.ring(ended_ns)
 
     def _settle_made(self, driver: CallDriver, made: list[Made], waited: list[Waited]) -> None:
-        """Calls of `_without_pause`. Where all went well they are written down column by column."""
+        """Record calls of `_without_pause`; if all succeeded, column by column."""
         if made:
             self._watch.wait_until_known(made[-1][-1])
             doubts = self._doubts(made, waited)
@@ -260,7 +262,7 @@ class ThreadLoad:
         waited.clear()
 
     def _doubts(self, made: list[Made], waited: list[Waited]) -> dict[int, int]:
-        """By place, how much of a call's time may have been spent on waiting, where that is worth a look."""
+        """Return, by position, how much of a call's time may have been waiting, if that is significant."""
         doubts = {}
         for places, delay_ns in waited:
             for place in places:
@@ -274,7 +276,7 @@ class ThreadLoad:
         return doubts
 
     def _note_late(self, sent_ns: int, waited_ns: int) -> None:
-        """What a client of a closed loop did not ask for while it waited."""
+        """Record the time in which a client of a closed loop sent no requests because it waited."""
         if waited_ns > self._late_ns and not self._open_loop and self._book.second(sent_ns):
             with self._lock:
                 self._book.late_ns += waited_ns
@@ -297,7 +299,7 @@ class ThreadLoad:
         self._settle([self._call_of(driver, call) for call in made])
 
     def _call_of(self, driver: CallDriver, made: Made, waited_ns: int = 0) -> tuple[Call, CallResult]:
-        """A call of `_without_pause`, as the book wants it."""
+        """Convert a call of `_without_pause` for the record."""
         index, measured, item, answer, sent_ns, ended_ns = made
         call = Call(index, sent_ns, self._clock.measures(sent_ns) if self._clock.by_time else measured, item)
         call.sent_ns, call.ended_ns, call.waited_ns = sent_ns, ended_ns, waited_ns
@@ -315,7 +317,7 @@ class ThreadLoad:
                     with self._lock:
                         self._begin(call)
                     return call
-                with self._lock:  # the load is long over, and a queue is left
+                with self._lock:  # the load ended long ago, and requests are still queued
                     self._book.never_sent += call.measured
             return None
         now = monotonic_ns()
@@ -342,7 +344,7 @@ class ThreadLoad:
         except Exception as problem:  # noqa: BLE001 - a driver names what it knows; nothing else ends the load
             reply = _failed(problem)
         call.ended_ns = monotonic_ns()
-        if call.ended_ns - sent_ns > FINE_NS:  # else it can't have waited for long
+        if call.ended_ns - sent_ns > FINE_NS:  # otherwise it can't have waited long
             call.waited_ns = delay.look()
             self._ring(call.ended_ns)
         if call.ended_ns - sent_ns > self._timeout_ns:
@@ -352,7 +354,7 @@ class ThreadLoad:
             self._in_flight -= 1
             self._pending -= 1
             self._book.calls += 1
-            self._book.broken += 1  # its thread slept before it
+            self._book.broken += 1  # its thread slept before the call
             if self._source.needs_replies:
                 self._source.answered(call.item, reply)
         call.due_ns = call.due_ns or sent_ns
@@ -371,7 +373,7 @@ class ThreadLoad:
         ended.clear()
 
     def _note_life(self, error: str | None, now: int) -> None:
-        """How the last call of this thread ended; one that failed for another reason says nothing."""
+        """Record how the last call of this thread ended; failures other than connection errors prove nothing."""
         client = threading.get_ident()
         if error in CONNECTING:
             self._cut.add(client)
@@ -381,7 +383,7 @@ class ThreadLoad:
             self._good_ns = max(self._good_ns, now)
 
     def _look_for_life(self, now: int) -> None:
-        """Give up on a server that nobody has reached for seconds, unless a thread with a connection still waits."""
+        """Give up on a server that has been unreachable for seconds, unless a thread with a connection still waits."""
         if now - self._good_ns < _DEAD_AFTER_NS or now - self._cut_ns > _SECOND_NS or self._in_flight > len(self._cut):
             return
         self._book.stop_code = "server_gone"
@@ -397,7 +399,8 @@ class ThreadLoad:
             self._watch.end()
 
     def _keep_seconds(self) -> None:
-        """Ticks: how late this process wakes, how many calls are in flight, and when the window opens and ends."""
+        """Tick: record how late this process wakes, how many calls are in flight, and when the window opens and
+        ends."""
         clock, book, watch = self._clock, self._book, self._watch
         opened, ended, last_row = False, False, -1
         due = monotonic_ns() + TICK_NS

@@ -1,9 +1,9 @@
-"""The workers of a host or task: forked while all others are busy, then given one trial after the other.
+"""The workers of a host or task: forked if all others are busy, then given one trial after the other.
 
-A worker runs no code of an experiment, which is forked from it anew for each trial, and everything below it has ended
-when a trial has, but for a process that its trials ask to share: so it may go on, and spares the next trial the copying
-of its memory. One that was told to stop, that could not seal, or that is no longer a single thread ends, and another is
-forked.
+A worker runs no experiment code: each trial forks the experiment from it. When a trial ends, everything below the
+worker has ended, except a process that its trials share. So the worker can continue, which saves the next trial the
+copying of its memory. A worker ends, and another is forked, if it was stopped, could not seal, or is no longer a single
+thread.
 """
 
 import contextlib
@@ -35,30 +35,31 @@ _MOST_BYTES = 1 << 16  # of an order: an id and two paths
 @dataclass
 class PoolWorker:
     pid: int
-    line: socket.socket  # packets: orders go out, what was sealed comes back, and its end is the worker's end
+    # packets: orders are sent, sealed trials are reported back, and EOF means that the worker has ended
+    line: socket.socket
     job: str | None
     stopped: bool = False
-    measured: bool = False  # of its trial nothing runs any more: what is left is to write and to seal
+    measured: bool = False  # nothing of its trial runs anymore: only writing and sealing remain
 
 
 class WorkerPool:
-    """Forks and feeds workers; the caller sees to it that no more trials run at once than there should."""
+    """Forks workers and sends them trials; the caller limits the number of simultaneous trials."""
 
     def __init__(self, quiet: tuple[signal.Signals, ...] = ()) -> None:
         self.workers: dict[int, PoolWorker] = {}
-        self.quiet = quiet  # signals that a worker ignores until its trial listens to them
+        self.quiet = quiet  # signals that a worker ignores until its trial handles them
 
     @property
     def measuring(self) -> int:
-        """Trials whose experiments may still run."""
+        """The number of trials whose experiments may still run."""
         return sum(worker.job is not None and not worker.measured for worker in self.workers.values())
 
     def lines(self) -> list[int]:
-        """Descriptors to wait on."""
+        """Return the descriptors to wait on."""
         return [worker.line.fileno() for worker in self.workers.values()]
 
     def begin(self, order: dict[str, Any], before_fork: Callable[[], None] = lambda: None) -> int:
-        """Start the trial of `order` (`id`, `folder`, `log`); returns the pid of its worker."""
+        """Start the trial of `order` (`id`, `folder`, `log`). Return the pid of its worker."""
         for worker in self.workers.values():
             if worker.job is None and not worker.stopped:
                 with contextlib.suppress(OSError):  # it has just ended
@@ -84,7 +85,7 @@ class WorkerPool:
         return pid
 
     def stop(self, job: str | None = None, signum: int = signal.SIGTERM) -> None:
-        """Tell the worker of this trial, or those of all, to end; none of them gets another trial."""
+        """Stop the worker of this trial, or all busy workers; none of them gets another trial."""
         for worker in self.workers.values():
             if worker.job is not None and job in (None, worker.job):
                 worker.stopped = True
@@ -92,7 +93,8 @@ class WorkerPool:
                     os.kill(worker.pid, signum)
 
     def ended(self) -> Iterator[tuple[str, int]]:
-        """Trials that have ended completely, with the exit codes of their workers. Reaps every child that has ended."""
+        """Yield the trials that have ended completely, with their workers' exit codes. Reaps every child that has
+        ended."""
         for worker in list(self.workers.values()):
             with contextlib.suppress(BlockingIOError):
                 if job := self._hear(worker):
@@ -103,13 +105,13 @@ class WorkerPool:
                     yield job
 
     def hang_up(self) -> None:
-        """No worker gets another trial: one that is idle ends at once, one that is busy when its trial is sealed."""
+        """Give no worker another trial: an idle one ends at once, a busy one when its trial is sealed."""
         for worker in self.workers.values():
             with contextlib.suppress(OSError):  # it has ended
                 worker.line.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Idle workers end when their lines do; they are waited for, as they tidy up behind them."""
+        """Close the lines, which ends idle workers, and wait for the workers, because they clean up."""
         for worker in self.workers.values():
             worker.line.close()
         for pid in self.workers:
@@ -122,7 +124,7 @@ class WorkerPool:
             message = worker.line.recv(_MOST_BYTES)
         except ConnectionResetError:
             message = b""
-        if not message:  # its end was closed, so it is about to be gone
+        if not message:  # the worker closed its end, so it is about to exit
             return self._gone(worker, os.waitpid(worker.pid, 0)[1])
         if message == _MEASURED:
             worker.measured = True
@@ -133,7 +135,8 @@ class WorkerPool:
         return (job, 0) if job is not None else None
 
     def _gone(self, worker: PoolWorker, status: int) -> tuple[str, int] | None:
-        """What a killed worker left behind was re-parented to this process and is ended too."""
+        """Remove a worker that has ended; what a killed worker left behind was re-parented to this process and is ended
+        too."""
         del self.workers[worker.pid]
         with contextlib.suppress(OSError):
             while message := worker.line.recv(_MOST_BYTES):
@@ -144,14 +147,14 @@ class WorkerPool:
         return (worker.job, os.waitstatus_to_exitcode(status)) if worker.job is not None else None
 
     def _end_orphans(self) -> None:
-        """Children that are not workers came here when theirs was killed; only children are listed, so that no fork
-        can slip in."""
+        """Kill the children that are not workers, which were re-parented when their worker was killed; only children
+        are listed, so that no fork can escape."""
         tree.kill_tree(set(tree.children(os.getpid())) - set(self.workers), grace_s=0.0)
         sweep_leftovers()
 
 
 def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask: set[int]) -> NoReturn:
-    """The rest of a process that was forked to run trials."""
+    """Run the rest of a process that was forked to run trials."""
     code = 1
     scratch: Scratch | None = None
     sharing = SharedProcessHolder()
@@ -160,15 +163,15 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
         for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         tree.die_with_parent(signal.SIGKILL, parent)
-        os.register_at_fork(after_in_child=line.close)  # an experiment has no say here
-        output = os.memfd_create("output")  # a worker hardly ever prints: a file for each would be a waste
+        os.register_at_fork(after_in_child=line.close)  # the experiment must not use the line
+        output = os.memfd_create("output")  # a worker hardly ever prints: a file for each would be wasteful
         null = os.open(os.devnull, os.O_RDWR)
         for handle, stream in ((null, 0), (output, 1), (output, 2)):
             os.dup2(handle, stream)
         os.close(null)
         os.close(output)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        gc.disable()  # to look for garbage is to touch pages that are shared with the host and with every experiment
+        gc.disable()  # garbage collection touches pages that are shared with the host and with every experiment
         trials = 0
         scratch = Scratch(LEFTOVERS)
         while (code := _work(order, scratch, sharing, lambda: _send(line, _MEASURED))) == 0 and _may_go_on():
@@ -191,21 +194,21 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
         sharing.end()
         if scratch:
             scratch.remove()
-        os._exit(code)  # a fork: what the host registered with atexit, and its frames above, are not ours to run
+        os._exit(code)  # in a fork, the host's atexit functions and the frames above must not run
 
 
 def _send(line: socket.socket, message: bytes) -> None:
-    with contextlib.suppress(OSError):  # whoever listened is gone, and this process is about to be
+    with contextlib.suppress(OSError):  # the receiver is gone, and this process is about to end
         line.send(message)
 
 
 def _may_go_on() -> bool:
-    """A fork copies only one thread: what the others held would stay locked in every experiment."""
+    """Whether the worker is single-threaded: a fork copies only one thread, so locks of others would stay locked."""
     return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - names, not paths
 
 
 def _work(order: dict[str, Any], scratch: Scratch, sharing: SharedProcessHolder, measured: Callable[[], None]) -> int:
-    """One trial; its exit code."""
+    """Run one trial. Return its exit code."""
     code = 1
     try:
         os.environ[TAG] = order["id"]
@@ -217,7 +220,7 @@ def _work(order: dict[str, Any], scratch: Scratch, sharing: SharedProcessHolder,
 
 
 def _keep_output(log: str) -> None:
-    """What the worker has printed goes to the job's log, if there is anything."""
+    """Append what the worker has printed, if anything, to the job's log."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()

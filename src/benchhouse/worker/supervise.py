@@ -1,4 +1,4 @@
-"""One trial, from trial.json to a sealed folder: fork the experiment, hold it to its limits, clean up, write."""
+"""Runs one trial, from trial.json to a sealed folder: fork the experiment, enforce its limits, clean up, write."""
 
 import contextlib
 import errno
@@ -53,18 +53,19 @@ from benchhouse.worker.shared_process import Done, SharedProcess, SharedProcessH
 from benchhouse.worker.stream import Redact
 from benchhouse.worker.topology import topology
 
-CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial must be run again
-_JOB_BEGINS_S = 120.0  # for a keeper whose job has begun to say so, beside what its server may take
+CANCELLED = 143  # exit code of a worker that was stopped: nothing is sealed, the trial must be run again
+# for a server's batch job to report that it has started, in addition to the start timeout of the server
+_JOB_BEGINS_S = 120.0
 _CLOCK_SET = "the clock of this machine was set meanwhile, or it slept: times of day do not fit together"
 _APART = "nodes of this trial have another time of day than the experiment's"
 _MOST_RESULT_BYTES = 256 << 20
-_CANCELLED_S = 2.0  # for servers on other nodes to end, where the batch system has given us only so long
+_CANCELLED_S = 2.0  # for servers on other nodes to end: the batch system allows only this much time
 
-_packages = LinkedFile()  # of all trials that this worker seals
+_packages = LinkedFile()  # shared by all trials that this worker seals
 
 
 class Cancelled(BaseException):
-    """SIGTERM or SIGINT reached the worker."""
+    """The worker received SIGTERM or SIGINT."""
 
 
 def run_trial(
@@ -73,16 +74,16 @@ def run_trial(
     measured: Callable[[], None] = lambda: None,
     sharing: SharedProcessHolder | None = None,
 ) -> int:
-    """Run the trial of a folder; 0 when it was sealed, whatever its outcome.
+    """Run the trial of a folder. Return 0 if it was sealed, whatever its outcome.
 
-    `measured` is called when nothing of the experiment runs any more and what is left is to write and to seal. A
-    `scratch` that is given is left to the caller to renew or to remove, and so is the process that `sharing` holds
-    afterwards. Without it, no process outlives its trial.
+    `measured` is called when the experiment no longer runs and only writing and sealing remain. If `scratch` is given,
+    the caller must renew or remove it, and likewise the process that `sharing` holds afterwards. Without `sharing`, no
+    process outlives its trial.
     """
     folder = TrialFolder(path)
     spec = read_spec(folder)
     _wait_for_attached(spec)
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # what is made here is taken away below, or not made at all
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # everything created here is removed below, or not created at all
     for number in STOPS:
         signal.signal(number, _cancel)
     tree.become_subreaper()
@@ -120,7 +121,7 @@ def run_trial(
 
 @dataclass(frozen=True)
 class Conclusion:
-    """How a trial ended: what its meta.json says beside what was asked and where it ran."""
+    """How a trial ended: the contents of meta.json, except what was requested and where it ran."""
 
     outcome: Outcome
     failure: Failure | None
@@ -202,7 +203,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: SharedPro
         write_fresh(folder.raw_evidence, raw)
     for file, text in originals.items():
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
-            write_fresh(file, text)  # as it was asked, whatever the experiment did to the file
+            write_fresh(file, text)  # as requested, even if the experiment changed the file
     if folder.artifacts.is_dir() and not any(folder.artifacts.iterdir()):
         folder.artifacts.rmdir()
     folder.services.unlink(missing_ok=True)
@@ -213,12 +214,12 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: SharedPro
 
 
 def _limited_here_alone(spec: TrialSpec) -> list[str]:
-    """CPU time that is used on other nodes of a gang is not counted."""
+    """Return the limits that only hold on the first node: CPU time on other nodes of a gang is not counted."""
     return ["cpu (on the first node alone)"] if spec.limits.cpu is not None and nodes.are_slots() else []
 
 
 def _judge(ended: ExperimentEnd, handover: Handover, spec: TrialSpec) -> tuple[Outcome, Failure | None]:
-    """The outcome's name: one vocabulary for every executor."""
+    """Return the outcome, with the same names for every executor."""
     limits = spec.limits
     if ended.stopped_by == "wall":
         return "timeout", Failure(code="wall_limit", message=f"ended after {limits.wall:g} s of wall-clock time")
@@ -244,14 +245,14 @@ def _judge(ended: ExperimentEnd, handover: Handover, spec: TrialSpec) -> tuple[O
     if ended.signal:
         name = signal.Signals(ended.signal).name
         message = f"the experiment's process was killed by {name}"
-        outside = ended.signal == signal.SIGKILL  # nothing in a process does this to itself: blame the machine
+        outside = ended.signal == signal.SIGKILL  # a process does not do this to itself: blame the machine
         return "error", Failure(code=name, message=message, retryable=outside)
     code = os.waitstatus_to_exitcode(ended.status)
     return "error", Failure(code="exit", message=f"the experiment's process exited with code {code} and no result")
 
 
 def _handover(path: Path, redact: Redact) -> Handover:
-    """What the experiment handed over, without the secrets that it may have put into a message or into metadata."""
+    """Return the experiment's result, with any secrets in its messages and metadata redacted."""
     once = cache(redact)  # rows of measurements repeat the same names and units
     try:
         return Handover.model_validate(_redacted(json.loads(_read_result(path)), once))
@@ -260,7 +261,7 @@ def _handover(path: Path, redact: Redact) -> Handover:
 
 
 def _read_result(path: Path) -> bytes:
-    """The content of the result file. Raises OSError if the experiment made it a pipe, a link or too large."""
+    """Return the content of the result file. Raises OSError if the experiment made it a pipe, a link, or too large."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(handle, "rb") as file:  # noqa: PTH123 - by its handle
         about = os.fstat(handle)
@@ -270,7 +271,8 @@ def _read_result(path: Path) -> bytes:
 
 
 def _redacted(value: Any, redact: Redact) -> Any:
-    """Text by text: in the encoded whole, a secret with a quote in it would look different and pass."""
+    """Redact each text separately: in the encoded whole, a secret that contains a quote would look different and
+    pass."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
@@ -332,11 +334,11 @@ def _meta(session: TrialSession, end: Conclusion) -> Meta:
 
 
 def _guarantees(session: TrialSession, telemetry: TelemetrySummary | None, handover: Handover) -> list[Guarantee]:
-    """What the contract demands, each observed or not; nothing where there is no contract."""
+    """Return the guarantees of the contract, each observed or not; empty without a contract."""
     spec, shared = session.spec, session.shared
     if not spec.contract:
         return []
-    from benchhouse.worker.guarantees import TrialObservations, observe  # brings the models of contracts
+    from benchhouse.worker.guarantees import TrialObservations, observe  # imports the models of contracts
 
     place = topology(os.path.dirname(spec.final))  # noqa: PTH120
     threads, slurm = place.cpu.threads or os.cpu_count() or 1, batch.described(None, "")
@@ -348,7 +350,7 @@ def _guarantees(session: TrialSession, telemetry: TelemetrySummary | None, hando
 
 
 def _refusal(spec: TrialSpec, guarantees: list[Guarantee]) -> Failure | None:
-    """Why a trial does not count, by its contract."""
+    """Return why the contract rejects a trial; None if every guarantee was observed."""
     if all(item.observed for item in guarantees):
         return None
     from benchhouse.worker.guarantees import refusal
@@ -357,9 +359,10 @@ def _refusal(spec: TrialSpec, guarantees: list[Guarantee]) -> Failure | None:
 
 
 def _usage(cage: Cage, done: Done | None) -> dict[str, Any]:
-    """By the cgroup where there is one, else by rusage of the ended children; `source` says which.
+    """Return the resource use, from the cgroup if it counts, otherwise from rusage of the ended children.
 
-    Of a process that lives on (`done`), its own account of this trial.
+    `source` names which of the two. For a shared process that stays alive (`done`), its own account of this trial is
+    used.
     """
     counted, children = cage.usage(), tree.tree_usage()
     by_cgroup = counted.get("cpu_s") is not None
@@ -369,7 +372,7 @@ def _usage(cage: Cage, done: Done | None) -> dict[str, Any]:
     if done:
         cpu_s, largest = done.cpu_s, max(largest, done.peak_rss_bytes)
         source = f"{'cgroup' if by_cgroup else 'rusage'} since the trial began (memory: largest process)"
-        peak = None  # a cgroup knows only that of all trials
+        peak = None  # a cgroup only knows the peak of all trials
     return {
         "cpu_s": counted["cpu_s"] if by_cgroup else cpu_s,
         "peak_memory_bytes": peak if peak is not None else largest,
@@ -381,7 +384,7 @@ def _usage(cage: Cage, done: Done | None) -> dict[str, Any]:
 
 
 def _attached_secrets(spec: TrialSpec) -> dict[str, str]:
-    """Made up by the keepers of attached services, as if they were variables."""
+    """Return the generated secrets of attached services, in the form of environment variables."""
     secrets: list[str] = []
     for service in spec.services.values():
         for folder in service.folders:
@@ -392,9 +395,9 @@ def _attached_secrets(spec: TrialSpec) -> dict[str, str]:
 
 
 def _wait_for_attached(spec: TrialSpec) -> None:
-    """Until the servers that are jobs of their own are up, or are known not to come; the experiment is told which.
+    """Wait until the servers in their own batch jobs are up, or known to have failed; the experiment reads which.
 
-    Before anything else: what is secret in their addresses must be known before a word of the trial is written.
+    This comes first: the secrets in their addresses must be known before any text of the trial is written.
     """
     for name, service in spec.services.items():
         if service.recipe is None:

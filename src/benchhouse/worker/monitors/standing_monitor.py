@@ -1,7 +1,7 @@
-"""A free-standing monitor: samples until it is told to stop, or its time or its process is over.
+"""A free-standing monitor: samples until it is stopped, or until its time or its process ends.
 
-Twice a minute it writes what it took as a part, whole or not at all. At its end, or when somebody finds that it was
-killed, the parts become the same files that a trial has.
+Twice a minute it writes its samples as one part, atomically. At its end, or when another process finds that it was
+killed, the parts are converted to the same files that a trial has.
 """
 
 import contextlib
@@ -46,9 +46,9 @@ RECIPE = Recipe(
     endpoint="{files}",
     ready=Ready(kind="log", pattern="^sampling "),
 )
-"""How a monitor is kept by a batch job; `files` is its folder."""
+"""The recipe with which a batch job runs a monitor; `files` is the monitor's folder."""
 PART_S = 30.0
-_BORN_S = 30.0  # a monitor that has not said who it is after so long never will
+_BORN_S = 30.0  # a monitor that has not written its identity after this time never will
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _START_S = 20.0
 _HEADLINES = {
@@ -64,13 +64,13 @@ class MonitorFolder:
         self.path = path
         self.spec, self.owner, self.log = path / "monitor.json", path / "owner", path / "monitor.log"
         self.parts, self.telemetry = path / "parts", path / "telemetry"
-        self.stop = path / "stop"  # asks one that is kept by a job to end: a signal may not reach it, or not in time
+        self.stop = path / "stop"  # requests a monitor in a job to end: a signal may not reach it in time, or at all
 
     def read(self) -> StandingMonitor:
         return StandingMonitor.model_validate_json(self.spec.read_bytes())
 
     def state(self) -> str:
-        """running; ended: its files are there; lost: it was killed, and only its parts are."""
+        """running; ended: its files exist; lost: it was killed, and only its parts exist."""
         if (self.telemetry / store.SUMMARY).is_file():
             return "ended"
         if kept := self.kept():
@@ -81,12 +81,12 @@ class MonitorFolder:
         return "lost" if time.time() - self.spec.stat().st_mtime > _BORN_S else "running"
 
     def kept(self) -> ServiceFolder | None:
-        """Of the keeper whose batch job it is; None where it is a process of this machine."""
+        """Return the service folder of the monitor's batch job; None if the monitor is a process of this machine."""
         path = self.read().kept
         return ServiceFolder(Path(path)) if path else None
 
     def process(self) -> str:
-        """The identity of its process; empty before that is written."""
+        """Return the identity of its process; empty before that is written."""
         try:
             return self.owner.read_text()
         except OSError:
@@ -94,7 +94,7 @@ class MonitorFolder:
 
 
 def run(path: Path) -> int:
-    """Be the monitor of this folder until it ends."""
+    """Run the monitor of this folder until it ends."""
     folder = MonitorFolder(path)
     spec = folder.read()
     if spec.kept:  # its job may have waited for hours
@@ -121,7 +121,7 @@ def run(path: Path) -> int:
 
 
 def _wait_for_next(folder: MonitorFolder, spec: StandingMonitor, until: float) -> bool:
-    """Wait until the next part is due; False when it is over."""
+    """Wait until the next part is due. Return False if the monitor must end."""
     part_at = time.monotonic() + PART_S
     while (at := time.monotonic()) < part_at:
         if at >= until or (spec.pid is not None and not tree.alive(spec.pid, spec.pid_start)):
@@ -136,7 +136,8 @@ def _wait_for_next(folder: MonitorFolder, spec: StandingMonitor, until: float) -
 
 
 def _write_part(folder: MonitorFolder, number: int, cut: Recording) -> None:
-    """A line of JSON that says what follows, then the rows as doubles. A full disk costs this part, not the monitor."""
+    """Write a line of JSON that describes the part, then the rows as doubles. A full disk loses this part, not the
+    monitor."""
     about = {
         "tracks": [
             {"scope": track.scope, "series": [item.model_dump() for item in track.series], "numbers": len(track.rows)}
@@ -161,7 +162,7 @@ def _write_part(folder: MonitorFolder, number: int, cut: Recording) -> None:
 
 
 def finish(folder: MonitorFolder) -> None:
-    """Make the files of the parts, if there are any. Doing it twice does no harm."""
+    """Convert the parts, if there are any, to the final files. Idempotent."""
     parts = sorted(folder.parts.glob("*.part"))
     if not parts:
         return
@@ -184,7 +185,7 @@ def finish(folder: MonitorFolder) -> None:
 
 @dataclass(frozen=True)
 class MonitorReading:
-    """One figure of a monitor that has ended, over its whole time."""
+    """One value of a monitor that has ended, over its whole time."""
 
     scope: str
     """node, gpu0, or pid:4711."""
@@ -204,7 +205,7 @@ class MonitorStatus:
     process: int | None
     """Its pid, while it runs as a process of this machine."""
     job: str
-    """The batch job that it is, else empty."""
+    """The id of its batch job; empty if it is not in one."""
     host: str
     """The node that it samples."""
     watches: str
@@ -212,19 +213,19 @@ class MonitorStatus:
     started: str
     """Time of its start, UTC."""
     for_s: float | None
-    """Seconds after which it ends by itself."""
+    """Seconds after which it ends automatically."""
     duration_s: float | None
     """Seconds that it sampled, once it has ended."""
     folder: str
-    """Where its samples are."""
+    """The folder of its samples."""
     seen: tuple[MonitorReading, ...]
-    """The figures that are asked for first; all others are in the files."""
+    """The most important values; all others are in the files."""
 
 
 def start(
     workspace: WorkspaceFolder, *, pid: int | None = None, interval_s: float = 1.0, for_s: float | None = None
 ) -> MonitorStatus:
-    """Start a monitor of the node, its GPUs, and the process tree below `pid` if given; returns once it samples."""
+    """Start a monitor of the node, its GPUs, and the process tree below `pid` if given. Returns once it samples."""
     folder = prepare(workspace, pid=pid, interval_s=interval_s, for_s=for_s)
     _start_process(folder)
     return status(folder)
@@ -233,7 +234,7 @@ def start(
 def prepare(
     workspace: WorkspaceFolder, *, interval_s: float, for_s: float | None, pid: int | None = None, kept: str = ""
 ) -> MonitorFolder:
-    """Write what a monitor is to do, which nobody does yet; with `kept`, the keeper of that name will."""
+    """Write the specification of a monitor without starting it; with `kept`, the batch job of that name will run it."""
     list_monitors(workspace)
     try:
         MonitorSettings.model_validate({"interval": interval_s})
@@ -255,7 +256,7 @@ def prepare(
 
 
 def _start_process(folder: MonitorFolder) -> None:
-    """Returns when it samples."""
+    """Start the process of the monitor. Returns once it samples."""
     environment = {key: value for key, value in os.environ.items() if key != OWNER}
     with folder.log.open("wb") as log:
         process = subprocess.Popen(
@@ -275,20 +276,20 @@ def _start_process(folder: MonitorFolder) -> None:
 
 
 def list_monitors(workspace: WorkspaceFolder) -> list[MonitorStatus]:
-    """All monitors of the workspace, the last first; the samples of one that was killed are made readable here."""
+    """Return all monitors of the workspace, newest first. This makes the samples of killed monitors readable."""
     monitors = []
     for path in sorted(workspace.monitors.glob("*/monitor.json"), reverse=True):
         folder = MonitorFolder(path.parent)
         if folder.state() == "lost":
-            with contextlib.suppress(OSError):  # a full disk: the parts stay, and the next look tries again
+            with contextlib.suppress(OSError):  # a full disk: the parts stay, and the next call tries again
                 finish(folder)
         monitors.append(status(folder))
     return monitors
 
 
 def stop(workspace: WorkspaceFolder, monitor: str, wait_s: float = 30.0) -> MonitorStatus:
-    """End a monitor and return what it measured; one that has ended is only described. One that is kept by a job is
-    asked to, and whoever keeps it must end that job after."""
+    """End a monitor and return what it measured; one that has ended is only described. A monitor in a batch job is
+    requested to end, and the caller must end that job afterwards."""
     folder = find(workspace, monitor)
     deadline = time.monotonic() + wait_s
     signalled = False
@@ -312,7 +313,7 @@ def stop(workspace: WorkspaceFolder, monitor: str, wait_s: float = 30.0) -> Moni
 
 
 def find(workspace: WorkspaceFolder, monitor: str) -> MonitorFolder:
-    """By `@last` (of those that run, where some do), its id, or a unique beginning of it."""
+    """Return the monitor with this id or unique id prefix; `@last` is the last running one, or the last of all."""
     names = sorted(path.parent.name for path in workspace.monitors.glob("*/monitor.json"))
     if monitor == "@last":
         running = [name for name in names if MonitorFolder(workspace.monitors / name).state() == "running"]
@@ -330,7 +331,7 @@ def find(workspace: WorkspaceFolder, monitor: str) -> MonitorFolder:
 
 
 def status(folder: MonitorFolder) -> MonitorStatus:
-    """A monitor, as its files tell of it."""
+    """Return the status of a monitor from its files."""
     spec, state, summary = folder.read(), folder.state(), None
     kept = folder.kept()
     job = job_of(kept) if kept else None
@@ -338,9 +339,9 @@ def status(folder: MonitorFolder) -> MonitorStatus:
         try:
             summary = TelemetrySummary.model_validate_json((folder.telemetry / store.SUMMARY).read_bytes())
         except (OSError, ValueError):
-            state = "damaged"  # one damaged summary hides no other monitor
+            state = "damaged"  # a damaged summary must not hide the other monitors
     process = [f"process {spec.pid}"] if spec.pid is not None else []
-    # GPUs are known from what was sampled: a driver takes its time to open.
+    # GPUs are listed from the samples, because a driver takes time to open.
     gpus = [scope for scope in summary.scopes if scope.startswith("gpu")] if summary else []
     return MonitorStatus(
         monitor_id=spec.monitor_id,
