@@ -1,4 +1,4 @@
-"""Writing, sealing and reading trial folders. Whatever is killed at any moment, a folder is whole or not sealed."""
+"""Write, seal, and read trial folders. Whenever a process is killed, a folder is either whole or not sealed."""
 
 import contextlib
 import csv
@@ -48,10 +48,10 @@ def write_metrics_csv(path: Path, spec: TrialSpec, measurements: Iterable[Measur
 
 
 class LinkedFile:
-    """A file that is the same in every trial folder that a process seals: its bytes are on disk once.
+    """A file that is the same in every trial folder that a process seals, and on disk only once.
 
-    Each folder has it under its own name and in its manifest, as a hard link to that of the folder before. Where that
-    one is gone or changed, or can't be linked to (another file system, too many links), the folder gets its own copy.
+    Each folder has it under its own name and in its manifest, as a hard link to that of the previous folder. If that
+    one is gone, has changed, or can't be linked to (another file system, too many links), the folder gets its own copy.
     """
 
     def __init__(self) -> None:
@@ -66,13 +66,13 @@ class LinkedFile:
         write_fresh(path, text)
 
     def sealed_in(self, path: Path) -> None:
-        """Where the file is that later ones may be linked to."""
+        """Set the path of the sealed file that later ones are linked to."""
         self._sealed = path
 
 
 @dataclass(frozen=True)
 class Tidied:
-    """What `tidy` took out or renamed, and why it removed all that the experiment had left; empty if it did not."""
+    """What `tidy` removed or renamed, and why it removed everything that the experiment left; empty if it did not."""
 
     changed: list[str]
     refused: str = ""
@@ -81,10 +81,10 @@ class Tidied:
 def tidy(folder: Path, most_files: int = MOST_FILES, most_bytes: int = MOST_BYTES) -> Tidied:
     """Make a folder fit to be sealed, whatever the experiment left in it.
 
-    Links, pipes, sockets and devices are removed: they hold no evidence, and reading a pipe may never end. A name that
-    is not UTF-8 can't be in a manifest. Files that the owner may not read are made readable. If the experiment left
-    more than `most_files` or `most_bytes`, or replaced the folder, everything in it but the logs is removed: the time
-    and the memory to seal a folder stay bounded.
+    Links, pipes, sockets, and devices are removed: they hold no evidence, and reading a pipe may never end. Names that
+    are not UTF-8 are changed, because a manifest can't contain them. Files that the owner may not read are made
+    readable. If the experiment left more than `most_files` or `most_bytes`, or replaced the folder, everything in it
+    except the logs is removed, so that the time and memory to seal a folder stay bounded.
     """
     if folder.is_symlink() or not folder.is_dir():
         folder.unlink(missing_ok=True)
@@ -97,7 +97,7 @@ def tidy(folder: Path, most_files: int = MOST_FILES, most_bytes: int = MOST_BYTE
 
 
 def _remove_all_but_logs(folder: Path, most_bytes: int) -> None:
-    """Keep the files of the capture alone, each only up to a size: the experiment may have written there too."""
+    """Keep only the captured logs, each up to a size, because the experiment may have written there, too."""
     logs = TrialFolder(folder).logs
     if logs.is_dir():
         for entry in os.scandir(logs):
@@ -112,7 +112,7 @@ def _remove_all_but_logs(folder: Path, most_bytes: int) -> None:
 
 
 def _tidy(folder: Path, changed: list[str], most_files: int, most_bytes: int) -> str:
-    """Why the content of the folder is refused as a whole; empty if it is not."""
+    """Return why the content of the folder is refused as a whole; empty if it is not."""
     trial = TrialFolder(folder)
     never_folders = {
         os.fspath(path)
@@ -172,9 +172,10 @@ def _shown(entry: "os.DirEntry[str]", folder: Path) -> str:
 
 
 def blank_secrets(places: Iterable[Path], values: Sequence[str]) -> list[str]:
-    """Replace these values in files and in those below folders, before they are sealed; returns which held one.
+    """Replace these values in files and in those below folders, before they are sealed. Return the names of changed
+    files.
 
-    Only the plain bytes are found: what an experiment compresses or encrypts is its own affair.
+    Only plain bytes are found: what an experiment compresses or encrypts is its own responsibility.
     """
     secrets = [value.encode("utf-8", "surrogateescape") for value in values]
     changed = []
@@ -189,7 +190,7 @@ def blank_secrets(places: Iterable[Path], values: Sequence[str]) -> list[str]:
 
 
 def _write_blanked(path: Path, blanked: Path, secrets: Sequence[bytes]) -> None:
-    """Copy a file with each secret replaced, piece by piece."""
+    """Copy a file in pieces, with each secret replaced."""
     overlap, before = max(map(len, secrets)) - 1, b""
     with path.open("rb") as file, blanked.open("wb") as out:
         while piece := file.read(_PIECE_BYTES):
@@ -203,7 +204,8 @@ def _write_blanked(path: Path, blanked: Path, secrets: Sequence[bytes]) -> None:
 
 
 def _holds(path: Path, secrets: Sequence[bytes]) -> bool:
-    """Searched piece by piece: artifacts may be large, and pages of a mapped file count as memory of the trial."""
+    """Return whether a file holds a secret. Read in pieces, because pages of a mapped file count as memory of the
+    trial."""
     overlap, before = max(map(len, secrets)) - 1, b""
     with path.open("rb") as file:
         while piece := file.read(_PIECE_BYTES):
@@ -215,10 +217,10 @@ def _holds(path: Path, secrets: Sequence[bytes]) -> bool:
 
 
 def seal(folder: TrialFolder, spec: TrialSpec, outcome: Outcome) -> Path:
-    """Write the manifest and move the folder to its final place; returns that place.
+    """Write the manifest, move the folder to its final place, and return that place.
 
-    Every file is on disk before the manifest is, and the manifest before the rename: a power cut, too, leaves a whole
-    folder or an unsealed one.
+    Every file is on disk before the manifest is, and the manifest before the rename: even a power failure leaves a
+    whole folder or an unsealed one.
     """
     root = os.fspath(folder.path)
     files, folders = walk(root)
@@ -235,10 +237,10 @@ def seal(folder: TrialFolder, spec: TrialSpec, outcome: Outcome) -> Path:
 
 
 def withdraw(folder: Path) -> Path | None:
-    """Take an unfinished folder from whoever works in it; returns where it is now, None where there is none.
+    """Take an unfinished folder away from its worker. Return its new place, or None if there is no folder.
 
-    A worker that was given up may live on, and sealing is a rename too: one of the two comes too late. To remove files
-    in place instead could leave a sealed folder that lacks some.
+    A worker that was given up may still run, and sealing is a rename, too: one of the two comes too late. Removing
+    files in place could instead leave a sealed folder that lacks some.
     """
     taken = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
     try:
@@ -248,7 +250,7 @@ def withdraw(folder: Path) -> Path | None:
 
 
 def discard(folder: Path) -> None:
-    """Remove an unfinished folder, if that can be done; one that is sealed meanwhile stays whole."""
+    """Remove an unfinished folder if possible; one that is sealed in the meantime stays whole."""
     with contextlib.suppress(OSError):
         if taken := withdraw(folder):
             remove_tree(taken)
@@ -263,12 +265,12 @@ def read_meta(folder: TrialFolder) -> Meta:
 
 
 def read_packages(folder: TrialFolder, meta: Meta) -> dict[str, str]:
-    """Installed distributions and their versions, by name."""
+    """Return installed distributions and their versions, by name."""
     return packages_of(folder.packages.read_bytes()) if folder.packages.is_file() else meta.packages
 
 
 def packages_of(content: bytes) -> dict[str, str]:
-    """What packages.json holds. Raises ValueError."""
+    """Return the contents of packages.json. Raise ValueError."""
     return _PACKAGES.validate_json(content)
 
 
@@ -281,16 +283,16 @@ def read_manifest(folder: TrialFolder) -> Manifest:
 
 
 def list_sealed(results: Path, scenario: str = "") -> list[Path]:
-    """Every sealed folder below results/, set-aside attempts too; of all scenarios, or of one.
+    """Return every sealed folder below results/, set-aside attempts included, of all scenarios or of one.
 
-    Raises OSError where a folder can't be read: `glob` would take it for an empty one.
+    Raise OSError if a folder can't be read: `glob` would treat it as empty.
     """
     homes = [results / scenario] if scenario else list_folder(results)
     return sorted(path for home in homes for path in list_folder(home) if TrialFolder(path).sealed)
 
 
 def list_folder(folder: Path) -> list[Path]:
-    """What is in a folder, but for hidden things; nothing where there is no folder."""
+    """Return the visible contents of a folder; empty if there is no such folder."""
     try:
         return [path for path in folder.iterdir() if not path.name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):
@@ -298,7 +300,7 @@ def list_folder(folder: Path) -> list[Path]:
 
 
 def sealed_outcome(folder: TrialFolder) -> Outcome | None:
-    """How a sealed trial ended, or None when the folder is not sealed."""
+    """Return the outcome of a sealed trial, or None if the folder is not sealed."""
     try:
         return read_manifest(folder).outcome
     except (FileNotFoundError, NotADirectoryError, ValueError):

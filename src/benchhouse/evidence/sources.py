@@ -1,4 +1,4 @@
-"""Sources of a trial, brought into the data cache and laid out below one folder."""
+"""Data sources of a trial, fetched into the data cache and laid out below one folder."""
 
 import bz2
 import gzip
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from benchhouse.http.client import DownloadLimits, DownloadMeter
 
 Build = Callable[[str, Callable[[Path], None]], Path]
-"""Of a data cache: the path of what a key stands for, made once."""
+"""Builds an entry of a data cache once and returns its path, given its key and the function that makes it."""
 _PIECE = 1 << 20
-_MOST_RATIO = 200  # of what an archive holds to what it takes; sources and texts reach 20
+_MOST_RATIO = 200  # most bytes unpacked per byte of an archive; sources and texts reach 20
 _FREE_BYTES = 256 << 20  # unpacked before the ratio counts
 _MOST_ENTRIES = 1_000_000
-_MOST_HEADER = 1 << 20  # bytes of one member: names and attributes, which `tarfile` reads into memory
+_MOST_HEADER = 1 << 20  # most bytes of a member's names and attributes, which `tarfile` reads into memory
 _OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
 
 def stage(sources: Sequence[DataSource], folder: Path, build: Build) -> list[dict[str, Any]]:
-    """Lay them out below `folder`, as links into the cache, and tell of each where it is from and its digest.
+    """Lay the sources out below `folder` as links into the cache. Return the origin, path, and digest of each.
 
-    Raises BenchError where one can't be had, or is not the one that was meant.
+    Raise BenchError if one can't be fetched or has another digest than expected.
     """
     facts = []
     for source in sources:
@@ -47,7 +47,7 @@ def stage(sources: Sequence[DataSource], folder: Path, build: Build) -> list[dic
 
 
 def file_or_tree_digest(path: Path) -> str:
-    """sha256 of a file; of a folder, that of the names and digests of all files in it."""
+    """Return the sha256 of a file, or for a folder that of the names and digests of all files in it."""
     if not path.is_dir():
         return file_digest(path) if path.exists() else ""
     return digest([[str(item.relative_to(path)), file_digest(item)] for item in sorted(_files(path))])
@@ -58,7 +58,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _link(path: Path, place: Path) -> None:
-    """Folders are made anew, of links to files: several sources may lie in one."""
+    """Make links to files in new folders, because several sources may share a folder."""
     for file in _files(path) if path.is_dir() else [path]:
         link = place / file.relative_to(path) if path.is_dir() else place
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def _download(source: DataSource, part: Path) -> None:
 
 
 def _get(source: DataSource, part: Path) -> None:
-    """An object; where there is none of that name, all that lies below it."""
+    """Fetch an object, or all objects below that name if there is none."""
     from benchhouse.http.client import DownloadMeter, NoAnswer
     from benchhouse.http.s3_bucket import S3Refused, open_bucket
 
@@ -185,7 +185,7 @@ def _opened(archive: Path) -> Any:
 
 
 class _UnpackedArchive:
-    """The bytes of an archive, for `tarfile`: up to a limit, and never many at once."""
+    """The bytes of an archive for `tarfile`, up to a limit and never many at once."""
 
     def __init__(self, file: BinaryIO, most: int) -> None:
         self._file, self._most = file, most

@@ -1,9 +1,9 @@
 """The evidence store: sealed trial folders by content, on a disk or on S3, in one layout.
 
     objects/ab/abcd...                            bytes whose sha256 is abcd...: a file of a trial, or its manifest
-    trials/RUN/SCENARIO/FOLDER/MANIFEST-SHA256    this folder is in the store; written after all that it is made of
+    trials/RUN/SCENARIO/FOLDER/MANIFEST-SHA256    this folder is in the store; written after all of its parts
 
-Nothing is ever changed or removed. Equal files are kept once, and two who push the same end with the same.
+Nothing is ever changed or removed. Equal files are stored once, and concurrent pushes of the same folder agree.
 """
 
 import hashlib
@@ -31,18 +31,18 @@ from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.model import Model
 
-_NAME = r"([A-Za-z0-9][A-Za-z0-9._-]*)"  # a name that leads to nowhere but a folder
+_NAME = r"([A-Za-z0-9][A-Za-z0-9._-]*)"  # a name that can't lead out of its folder
 _POINTER = re.compile(rf"trials/{_NAME}/{_NAME}/{_NAME}/([0-9a-f]{{64}})")  # the fields of a Pointer
-_MOST_MANIFEST_BYTES = 128 << 20  # a file of a trial takes about 150 bytes
+_MOST_MANIFEST_BYTES = 128 << 20  # an entry for a file takes about 150 bytes
 _PIECE_BYTES = 1 << 20
-_BATCH = 32  # folders whose objects go together; their pointers follow when all of them are there
+_BATCH = 32  # folders whose objects are sent together; their pointers follow when all objects have arrived
 _AT_ONCE = 8  # requests
 
 Item = TypeVar("Item")
 
 
 class Unfit(BenchError):  # noqa: N818 - what the object is
-    """An object of a store that can't be used; `kind` says why, as of damage."""
+    """An object of a store that can't be used; `kind` classifies the damage."""
 
     def __init__(self, kind: DamageKind, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -50,29 +50,29 @@ class Unfit(BenchError):  # noqa: N818 - what the object is
 
 
 class StoreRefused(Unfit):
-    """The store is not there, or would not do it: nothing is known of the object."""
+    """The store is away or rejected the request: nothing is known about the object."""
 
     def __init__(self, message: str) -> None:
         super().__init__("unreadable", message, "Give the command again when the store is well: nothing is lost.")
 
 
 class ObjectStore(Protocol):
-    """Where objects lie, by key. Several threads may ask; raises StoreRefused."""
+    """A place for objects by key. Thread-safe; methods raise StoreRefused."""
 
     @property
     def name(self) -> str: ...
 
     def sizes(self, prefix: str) -> Iterable[tuple[str, int]]:
-        """The keys below a prefix, with the bytes of each."""
+        """Yield the keys below a prefix, with the bytes of each."""
 
     def put(self, key: str, source: Path | bytes, sha256: str) -> None: ...
 
     def read(self, key: str) -> Iterable[bytes]:
-        """Piece by piece; raises FileNotFoundError where there is none."""
+        """Yield the content in pieces. Raise FileNotFoundError if there is no such object."""
 
 
 class Carried(Model):
-    """What became of one trial folder."""
+    """The result of transferring one trial folder."""
 
     run_id: str
     folder: str = Field(description="scenario/trial, as below results/.")
@@ -101,7 +101,7 @@ class Pointer:
 
 
 class DiskShelf:
-    """A folder."""
+    """An object store in a folder."""
 
     def __init__(self, root: Path) -> None:
         self._root, self.name = root, str(root)
@@ -145,7 +145,7 @@ def object_key(sha256: str) -> str:
 
 
 def pointers(shelf: ObjectStore, runs: Iterable[str] | None = None) -> list[Pointer]:
-    """The trial folders of a store; of all runs, or of `runs` alone. What has no name of ours is not looked at."""
+    """Return the trial folders of a store, of all runs or only of `runs`. Other keys are ignored."""
     prefixes = ["trials/"] if runs is None else [f"trials/{run}/" for run in sorted(set(runs))]
     matches = (_POINTER.fullmatch(key) for prefix in prefixes for key, _ in shelf.sizes(prefix))
     return [Pointer(*match.groups()) for match in matches if match]
@@ -153,7 +153,7 @@ def pointers(shelf: ObjectStore, runs: Iterable[str] | None = None) -> list[Poin
 
 @dataclass(frozen=True)
 class _Planned:
-    """What is to become of one folder; `pointer` is None where nothing is to be written."""
+    """The planned transfer of one folder; `pointer` is None if nothing is to be written."""
 
     carried: Carried
     pointer: Pointer | None = None
@@ -161,9 +161,9 @@ class _Planned:
 
 
 def push(shelf: ObjectStore, folders: Iterable[TrialFolder], *, dry_run: bool = False) -> Iterator[Carried]:
-    """Put sealed folders into a store. Each is checked before it goes, and each new object is read back.
+    """Put sealed folders into a store. Each is checked before it is sent, and each new object is read back.
 
-    What is there with another size is written again: some servers keep an empty object of a writer that was killed.
+    An object that has another size is written again: some servers keep an empty object of a writer that was killed.
     """
     there: dict[str, int] | None = None
     with ThreadPoolExecutor(_AT_ONCE) as crew:
@@ -178,7 +178,7 @@ def push(shelf: ObjectStore, folders: Iterable[TrialFolder], *, dry_run: bool = 
 
 
 def _plan(folder: TrialFolder, there: dict[str, int]) -> _Planned:
-    """Check a folder and see what the store lacks of it, by the sizes that are `there`; that is added to them."""
+    """Check a folder and plan the objects that the store lacks, by the sizes in `there`, to which they are added."""
     path = f"{folder.path.parent.name}/{folder.path.name}"
     if damage := verify(folder):
         return _Planned(Carried(run_id="", folder=path, what="refused", reason=_describe(damage)))
@@ -197,7 +197,7 @@ def _plan(folder: TrialFolder, there: dict[str, int]) -> _Planned:
 
 
 def pull(shelf: ObjectStore, results: Path, wanted: Iterable[Pointer], *, dry_run: bool = False) -> Iterator[Carried]:
-    """Bring folders of a store below `results`, each checked whole before it gets its name."""
+    """Fetch folders of a store into `results`, each checked as a whole before it gets its name."""
     for pointer in wanted:
         final = TrialFolder(results / pointer.scenario / pointer.folder)
         if final.path.exists():
@@ -213,7 +213,7 @@ def pull(shelf: ObjectStore, results: Path, wanted: Iterable[Pointer], *, dry_ru
 
 
 def check(shelf: ObjectStore, wanted: Iterable[Pointer]) -> Iterator[tuple[Pointer, int, list[Damage]]]:
-    """Hash every object of these folders, each once; the bytes that were read, and what is not as it was sealed."""
+    """Hash every object of these folders once. Yield the bytes read and the damage of each folder."""
     seen: dict[ManifestEntry, Unfit | None] = {}
     with ThreadPoolExecutor(_AT_ONCE) as crew:
         for batch in _batches(wanted):
@@ -231,7 +231,7 @@ def check(shelf: ObjectStore, wanted: Iterable[Pointer]) -> Iterator[tuple[Point
 
 
 def _read_folder(shelf: ObjectStore, pointer: Pointer) -> tuple[Mapping[str, ManifestEntry], dict[str, Unfit]]:
-    """The files of a folder, as far as they can be known, and what is wrong with its pointer and its manifest."""
+    """Return the files of a folder as far as they are known, and the faults of its pointer and its manifest."""
     faults: dict[str, Unfit] = {}
     try:
         if _content(shelf, pointer.key) != _text(pointer):
@@ -245,7 +245,7 @@ def _read_folder(shelf: ObjectStore, pointer: Pointer) -> tuple[Mapping[str, Man
 
 
 def _compare(shelf: ObjectStore, entry: ManifestEntry) -> tuple[int, Unfit | None]:
-    """The bytes that were read of an object, and what is wrong with it."""
+    """Return the number of bytes read of an object, and its fault or None."""
     try:
         sha256, size = _digest(shelf, object_key(entry.sha256), entry.bytes)
     except Unfit as unfit:
@@ -318,7 +318,7 @@ def _fetch(shelf: ObjectStore, sha256: str, path: Path, most_bytes: int) -> None
 
 
 def _manifest(shelf: ObjectStore, pointer: Pointer) -> Manifest:
-    """Checked against the pointer; no name in it leaves its folder. Raises Unfit."""
+    """Return the manifest, checked against the pointer; no name in it leads out of its folder. Raise Unfit."""
     content = _content(shelf, object_key(pointer.manifest))
     if (sha256 := hashlib.sha256(content).hexdigest()) != pointer.manifest:
         raise _changed(sha256, pointer.manifest, "the manifest: ")
@@ -343,9 +343,9 @@ def _content(shelf: ObjectStore, key: str) -> bytes:
 
 
 def _digest(shelf: ObjectStore, key: str, most_bytes: int, into: BinaryIO | None = None) -> tuple[str, int]:
-    """The sha256 and the size of an object, which is also written `into` a file; raises Unfit.
+    """Return the sha256 and size of an object, and write it `into` a file if given. Raise Unfit.
 
-    An object that is longer than `most_bytes` is not read to its end: a faulty store may send it without end.
+    An object longer than `most_bytes` is not read to its end, because a faulty store may send it endlessly.
     """
     sha256, size = hashlib.sha256(), 0
     try:

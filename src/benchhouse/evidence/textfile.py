@@ -1,8 +1,8 @@
-"""Prometheus text files, for node exporter's textfile collector: where nothing may be scraped over a network.
+"""Prometheus text files for node exporter's textfile collector, for sites where scraping over a network is forbidden.
 
-Two kinds, each of one run and replaced whole by a rename, so that a reader never sees half of one:
-`benchhouse_run_RUN.prom` holds the results of the last trial of each case; `benchhouse_live_RUN.prom` the last sampled
-values of the trial that runs, and goes with it: values that nobody refreshes would be served for ever.
+Two kinds, each of one run and replaced by a rename, so that a reader never sees half of one: `benchhouse_run_RUN.prom`
+holds the results of the last trial of each case; `benchhouse_live_RUN.prom` holds the last sampled values of the
+running trial and is removed with it, because stale values would be served forever.
 """
 
 import contextlib
@@ -37,9 +37,9 @@ class TextfileSample(NamedTuple):
 
 
 def trial_labels(spec: TrialSpec, gpu_model: str, given: Mapping[str, str]) -> Labels:
-    """What identifies a trial in hot metrics: its run and its case, where it ran, and no more.
+    """Return the labels that identify a trial in hot metrics: its run, its case, and where it ran.
 
-    Less what its contract drops: series that then have the same labels are one, the newest.
+    Labels that its contract drops are left out. Series that then have the same labels become one, the newest.
     """
     path = "/".join(part for part in (spec.executor, spec.partition, spec.qos) if part)
     labels = dict(given) | {
@@ -54,7 +54,7 @@ def trial_labels(spec: TrialSpec, gpu_model: str, given: Mapping[str, str]) -> L
 
 
 def results(measurements: Iterable[Measurement], labels: Labels) -> list[TextfileSample]:
-    """The numbers of a trial in base units, of the whole trial; those that are not valid are left to the evidence."""
+    """Return the valid numbers of a whole trial in base units; the others are only in the evidence."""
     samples = []
     for row in measurements:
         if row.window or row.stat not in STATS or row.scope != "trial" or not row.valid:
@@ -68,7 +68,7 @@ def results(measurements: Iterable[Measurement], labels: Labels) -> list[Textfil
 
 
 def telemetry(values: Iterable[tuple[str, Series, float]], labels: Labels) -> list[TextfileSample]:
-    """Sampled values, each with the scope that it is of."""
+    """Return sampled values, each with its scope."""
     samples = []
     for scope, series, value in values:
         name, factor, _ = hot_metrics.telemetry_name(series)
@@ -78,7 +78,7 @@ def telemetry(values: Iterable[tuple[str, Series, float]], labels: Labels) -> li
 
 
 def render(samples: Iterable[TextfileSample]) -> str:
-    """Text format 0.0.4: the samples of a name together, its HELP and TYPE before them."""
+    """Return text format 0.0.4: the samples of each name together, after its HELP and TYPE."""
     grouped: dict[str, list[TextfileSample]] = {}
     for sample in samples:
         grouped.setdefault(sample.name, []).append(sample)
@@ -93,7 +93,7 @@ def render(samples: Iterable[TextfileSample]) -> str:
 
 
 def within(samples: Iterable[TextfileSample], budget: int) -> tuple[list[TextfileSample], int]:
-    """As many as the budget allows, the first ones, no series twice; and how many were left out."""
+    """Return the first samples that fit into the budget, no series twice, and the number of dropped ones."""
     kept: dict[tuple[str, Labels], TextfileSample] = {}
     dropped = 0
     for sample in samples:
@@ -109,22 +109,20 @@ def within(samples: Iterable[TextfileSample], budget: int) -> tuple[list[Textfil
 
 @dataclass
 class RunSeries:
-    """What hot metrics have of one run: the results of the last trial of each case, and how the run goes."""
+    """The hot metrics of one run: results of the last trial of each case, and trial counts."""
 
     run_id: str
     given: Mapping[str, str] = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
-    """By the contract of the run."""
+    """The allowance in the run's contract."""
     dropped: int = 0
     _cases: dict[str, list[TextfileSample]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
     _last_s: float = 0.0
 
     def take(self, spec: TrialSpec, meta: Meta, measurements: Sequence[Measurement], at_s: float) -> None:
-        """A trial that was sealed at that time: its numbers take the place of those of its case.
-
-        Warm-ups and invalid ones have none.
-        """
+        """Replace the numbers of a case with those of a trial sealed at `at_s`; warm-ups and invalid trials have
+        none."""
         self._last_s = at_s
         if meta.outcome == "succeeded" and not spec.warmup:
             self._cases.pop(spec.benchmark_case_id, None)  # the newest case comes last
@@ -133,11 +131,11 @@ class RunSeries:
             self._cases[spec.benchmark_case_id] = results(measurements, labels)
 
     def count(self, outcomes: Mapping[str, int], planned: int) -> None:
-        """How many trials ended in which way."""
+        """Set the number of trials per outcome."""
         self._counts = {"planned": planned} | dict(outcomes)
 
     def samples(self, budget: int = SERIES_BUDGET) -> list[TextfileSample]:
-        """As many as the budget and the contract allow: the older cases are left out, and counted."""
+        """Return as many samples as the budget and the contract allow; older cases are dropped and counted."""
         mine = () if "run_id" in self.allowance.dropped_labels else (("run_id", self.run_id),)
         fixed = [
             TextfileSample(f"{RUN}_trials_{name}", count, mine, f"Trials of the run: {name.replace('_', ' ')}.")
@@ -161,7 +159,7 @@ class RunFile:
     run_id: str
     given: Mapping[str, str] = field(default_factory=dict)
     budget: int = SERIES_BUDGET
-    """Of the folder, whichever runs share it."""
+    """Most series in the folder, for all runs that share it."""
     allowance: Allowance = field(default_factory=Allowance)
     removed: list[str] = field(default_factory=list)
 
@@ -174,25 +172,25 @@ class RunFile:
 
     @property
     def dropped(self) -> int:
-        """Series that did not fit."""
+        """Number of series that did not fit."""
         return self.series.dropped
 
     def take(self, spec: TrialSpec, meta: Meta, measurements: Sequence[Measurement]) -> None:
-        """A trial that was sealed now."""
+        """Add a trial that was sealed now."""
         self.series.take(spec, meta, measurements, time.time())
 
     def count(self, outcomes: Mapping[str, int], planned: int) -> None:
-        """How many trials ended in which way."""
+        """Set the number of trials per outcome."""
         self.series.count(outcomes, planned)
 
     def write(self) -> None:
-        """Write the file anew. What does not fit goes: files of older runs first, then the older cases of this one."""
+        """Rewrite the file. If it does not fit, files of older runs are removed first, then older cases of this run."""
         samples = self.series.samples(self.budget)
         self._make_room(len(samples))
         write_text(self.path, render(samples), sync=False)
 
     def _make_room(self, needed: int) -> None:
-        """The folder has one budget for all runs: the oldest files go."""
+        """Remove the oldest files so that all runs in the folder fit into one budget."""
         others = []
         sweep_temporaries(self.folder)
         for path in self.folder.glob(_OURS):
@@ -214,14 +212,14 @@ def count_series(text: str) -> int:
 
 @dataclass
 class LiveFile:
-    """The last sampled values of the running trial. Trials that run beside each other share the file: the last wins."""
+    """The last sampled values of the running trial. Concurrent trials share the file: the last one wins."""
 
     folder: Path
     spec: TrialSpec
     given: Mapping[str, str] = field(default_factory=dict)
     gpu_model: str = ""
     budget: int = 0
-    """By default a quarter of what the run has."""
+    """Most series in the file; by default a quarter of the run's."""
     dropped: int = 0
 
     def __post_init__(self) -> None:
@@ -232,7 +230,7 @@ class LiveFile:
         return self.folder / f"benchhouse_live_{self.spec.run_id}.prom"
 
     def write(self, values: Iterable[tuple[str, Series, float]]) -> None:
-        """(scope, series, value) of everything that is sampled; NaN is left out."""
+        """Write the (scope, series, value) of everything that is sampled; NaN is left out."""
         labels = trial_labels(self.spec, self.gpu_model, self.given)
         kept, self.dropped = within(telemetry(values, labels), self.budget)
         write_text(self.path, render(kept), sync=False)

@@ -1,7 +1,7 @@
-"""Requests to HTTP servers beside the load: bounded in time and size, and without secrets in what is said of failures.
+"""Requests to HTTP servers outside the measured load: bounded in time and size, without secrets in error messages.
 
-Importing this takes as long as `urllib.request` does (tens of milliseconds), so what starts often imports it where it
-is needed. The load engine has sockets of its own.
+Importing this takes as long as `urllib.request` does (tens of milliseconds), so short-lived commands import it only
+where needed. The load engine has its own sockets.
 """
 
 import base64
@@ -27,12 +27,12 @@ from benchhouse.schema.secrets import blanker, split_userinfo, without_secrets
 
 Failure = Literal["address", "dns", "timeout", "refused", "reset", "tls", "too_large", "malformed"]
 _PIECE_BYTES = 1 << 20
-_WINDOW_S, _LEAST_RATE = 60.0, 1024  # a download that brings fewer bytes per second in such a time is given up
+_WINDOW_S, _LEAST_RATE = 60.0, 1024  # a download with fewer bytes per second in such a window is given up
 _MOST_REDIRECTS = 5
 
 
 class NoAnswer(BenchError):  # noqa: N818 - what happened, in two words
-    """There is no whole HTTP answer. `reason` says why, without the address; neither holds a secret of the address."""
+    """There is no complete HTTP answer. `reason` leaves out the address; neither holds a secret of the address."""
 
     def __init__(self, address: str, failure: Failure, reason: str, hint: str = "") -> None:
         super().__init__(f"{address}: {reason}", hint)
@@ -65,14 +65,14 @@ class Response:
 
 @dataclass(frozen=True)
 class DownloadLimits:
-    """The most that a download may bring, and the longest that it may take."""
+    """The largest size and the longest time of a download."""
 
     max_bytes: int = 100 * 10**9
     max_time_s: float = 6 * 3600.0
 
 
 class DownloadMeter:
-    """Counts the bytes of a download, and raises NoAnswer once it is beyond its limits or hardly brings any."""
+    """A counter of a download's bytes that raises NoAnswer beyond the limits or at a rate near zero."""
 
     def __init__(self, address: str, limits: DownloadLimits) -> None:
         self._address, self._limits = address, limits
@@ -80,7 +80,7 @@ class DownloadMeter:
         self._bytes = self._window_bytes = 0
 
     def expect(self, size: int) -> None:
-        """Refuse what is announced to be too large before it comes."""
+        """Raise NoAnswer if the announced size is too large."""
         if self._bytes + size > self._limits.max_bytes:
             reason = f"has more than {self._limits.max_bytes:,} bytes"
             raise NoAnswer(self._address, "too_large", reason, "check the address, or raise the limit of the source")
@@ -102,13 +102,13 @@ class DownloadMeter:
 
 @dataclass(frozen=True)
 class HttpClient:
-    """How to ask. Without `proxy` the environment's proxy is not used: servers under test are asked as the load does.
+    """Settings of requests. Without `proxy` the environment's proxy is not used, as by the load on servers under test.
 
     Credentials in an address (`http://name:password@host`) are sent as basic authorization.
     """
 
     timeout_s: float
-    total: bool = True  # `timeout_s` limits the whole exchange, however slowly it drips; else each wait
+    total: bool = True  # `timeout_s` limits the whole exchange, however slow; otherwise each wait
     wait_s: float = math.inf  # the longest wait for more bytes, if `timeout_s` limits the whole exchange
     limit_bytes: int = 16 << 20
     verify_tls: bool = True
@@ -126,7 +126,7 @@ class HttpClient:
     def request(
         self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """The answer, whatever its status; raises NoAnswer where there is none."""
+        """Return the answer, whatever its status. Raise NoAnswer if there is none."""
         address, request = without_secrets(url), _request(method, url, body, headers or {})
         try:
             with self._open(request) as answer:
@@ -144,7 +144,8 @@ class HttpClient:
         return response
 
     def download(self, url: str, target: BinaryIO, limits: DownloadLimits) -> None:
-        """Write a file. Raises NoAnswer, also for a refusal and beyond the limits, and OSError if the target does."""
+        """Write a file. Raise NoAnswer, also for an error status and beyond the limits, and OSError if the target
+        does."""
         for piece in self._pieces(url, limits):
             target.write(piece)
 
@@ -156,10 +157,10 @@ class HttpClient:
                 if answer.status != 200:
                     raise NoAnswer(address, "refused", f"answers {answer.status} {answer.reason or ''}".rstrip())
                 meter.expect(answer.length or 0)
-                while piece := answer.read1(_PIECE_BYTES):  # what has come, so that one that drips is seen to
+                while piece := answer.read1(_PIECE_BYTES):  # whatever has arrived, so that a slow server is noticed
                     meter.count(len(piece))
                     yield piece
-                if answer.length:  # http.client takes a body that was cut off for its end
+                if answer.length:  # http.client takes a truncated body for a complete one
                     raise IncompleteRead(b"", answer.length)
         except (OSError, HTTPException, ValueError) as error:
             raise self._no_answer(url, error) from error
@@ -168,7 +169,7 @@ class HttpClient:
         try:
             return self._opener.open(request, timeout=self.timeout_s)
         except HTTPError as refusal:
-            return refusal  # an answer like any other
+            return refusal  # an error status is an answer, too
 
     @functools.cached_property
     def _opener(self) -> OpenerDirector:
@@ -206,7 +207,7 @@ def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:  # the port is no number, or brackets do not match
+    except ValueError:  # the port is not a number, or brackets do not match
         return False
 
 
@@ -230,7 +231,7 @@ def _explain(cause: object, timeout_s: float) -> tuple[Failure, str]:
 
 
 class _UntilDeadline:
-    """A socket that is read until a moment, not for a time a piece: one that drips a byte a second ends too."""
+    """A socket that is read until a deadline, with no new time per piece: a byte per second does not keep it open."""
 
     deadline_s = wait_s = math.inf
 
@@ -252,7 +253,7 @@ class _TlsSocket(_UntilDeadline, ssl.SSLSocket):
 
 
 class _Limited:
-    """A connection whose exchange ends at a moment, and earlier if nothing comes for `wait_s`."""
+    """A connection whose exchange ends at a deadline, and earlier if nothing arrives for `wait_s`."""
 
     def __init__(self, host: str, /, *, timeout: float = math.inf, wait_s: float = math.inf, **named: Any) -> None:
         super().__init__(host, timeout=min(timeout, wait_s), **named)  # type: ignore[call-arg]
@@ -274,7 +275,7 @@ class _PlainConnection(_Limited, HTTPConnection):
 class _TlsConnection(_Limited, HTTPSConnection):
     def connect(self) -> None:
         super().connect()
-        assert isinstance(self.sock, _TlsSocket)  # as `_tls_context` has them made
+        assert isinstance(self.sock, _TlsSocket)  # set by `_tls_context`
         self._limit(self.sock)
 
 
@@ -291,7 +292,7 @@ class _PlainHandler(HTTPHandler):
 
 class _TlsHandler(HTTPSHandler):
     def __init__(self, total: bool, wait_s: float, verify: bool) -> None:
-        super().__init__(context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))  # else a whole one is made, and not used
+        super().__init__(context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))  # avoids an unused full context
         self._total, self._wait_s, self._verify = total, wait_s, verify
 
     def https_open(self, req: Request) -> HTTPResponse:
@@ -303,7 +304,7 @@ class _TlsHandler(HTTPSHandler):
 
 @functools.cache
 def _tls_context(verify: bool, total: bool) -> ssl.SSLContext:
-    """Made when needed: to load the certificates of all authorities takes its time."""
+    """Return a TLS context, made on first use because loading the certificates of all authorities takes time."""
     context = ssl.create_default_context()
     if not verify:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

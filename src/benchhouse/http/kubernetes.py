@@ -1,7 +1,7 @@
-"""The API of a Kubernetes cluster: requests and watches. Who we are there is found by `kubeconfig`.
+"""The API of a Kubernetes cluster: requests and watches. Credentials come from `kubeconfig`.
 
-Spoken by hand: the client libraries take a second of CPU to load, and a run makes a handful of requests (docs/design/
-kubernetes.md). Objects are plain dicts, as in the manifests.
+Implemented directly: the client libraries take a second of CPU to load, and a run makes a handful of requests
+(docs/design/kubernetes.md). Objects are plain dicts, as in the manifests.
 """
 
 import json
@@ -22,16 +22,16 @@ from benchhouse.schema.json_text import read_json
 Object = dict[str, Any]
 _TIMEOUT_S = 30.0
 _BUSY = (429, 500, 502, 503, 504)
-_OUTAGE_S = 120.0  # an API server that is restarted is waited for this long
+_OUTAGE_S = 120.0  # time to wait for an API server that restarts
 _MOST_BYTES = 128 << 20  # of one answer; 5,000 pods have about 50 MiB
 _MOST_EVENT_BYTES = 16 << 20  # of one change in a watch; an object has at most 1.5 MiB
-_EARLY_S = 60.0  # a token of an exec plugin is renewed this long before its end
+_EARLY_S = 60.0  # a token of an exec plugin is renewed this long before it expires
 
 
 class KubernetesRefused(BenchError):  # noqa: N818 - what happened, in one word
-    """The API server answered, and not with what was asked for. `reason` is its own word: NotFound, Forbidden, ...
+    """An error answer of the API server. `reason` is the server's term: NotFound, Forbidden, ...
 
-    `wait_s` is how long it wants to be left alone, where it said so.
+    `wait_s` is the delay before a retry that the server requests; 0 if it requests none.
     """
 
     def __init__(self, status: int, reason: str, message: str, wait_s: float = 0.0) -> None:
@@ -45,12 +45,13 @@ class Unreachable(BenchError):  # noqa: N818
 
 
 class KubeClient:
-    """One cluster. Requests may come from several threads: each has a connection of its own."""
+    """A client of one cluster. Thread-safe: each thread has its own connection."""
 
     def __init__(self, access: ClusterAccess, *, outage_s: float = _OUTAGE_S, timeout_s: float = _TIMEOUT_S) -> None:
-        """A server that does not answer is asked again for `outage_s`; each time it has `timeout_s`."""
+        """Set the server. Requests that it does not answer are retried for `outage_s`; each attempt may take
+        `timeout_s`."""
         self.access, self._outage_s, self._timeout_s = access, outage_s, timeout_s
-        self.requests = 0  # made so far, watches included
+        self.requests = 0  # made so far, including watches
         parts = urlsplit(access.server)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BenchError(f"the context {access.context!r} has no address of an API server: {access.server!r}")
@@ -68,11 +69,11 @@ class KubeClient:
         return self.request("POST", path, body, query)
 
     def patch(self, path: str, body: Object) -> Object:
-        """A merge patch: what is null goes, what is not named stays."""
+        """Apply a merge patch: null fields are removed, and fields that are not named stay."""
         return self.request("PATCH", path, body, kind="application/merge-patch+json")
 
     def delete(self, path: str, *, grace_s: int | None = None, **query: str) -> None:
-        """With what it owns, in the background; one that is gone already is no error."""
+        """Delete an object and what it owns, in the background. An object that is already gone is not an error."""
         body: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         if grace_s is not None:
             body["gracePeriodSeconds"] = grace_s
@@ -83,7 +84,7 @@ class KubeClient:
                 raise
 
     def text(self, path: str, **query: str) -> str:
-        """An answer that is no JSON: the log of a pod."""
+        """Return an answer that is not JSON, such as the log of a pod."""
         return self._ask("GET", path, None, query, "").decode("utf-8", "replace")
 
     def request(
@@ -94,9 +95,11 @@ class KubeClient:
         query: Mapping[str, str] | None = None,
         kind: str = "application/json",
     ) -> Object:
-        """The object; raises Refused with the server's own words. A server that is busy or restarts is asked again.
+        """Return the object. Raise KubernetesRefused with the server's message; a server that is busy or restarts is
+        retried.
 
-        What creates is safe to repeat because our objects have names of our own: AlreadyExists after a lost answer.
+        Creating is safe to repeat because our objects have unique names: the retry after a lost answer gives
+        AlreadyExists.
         """
         try:
             answer = read_json(self._ask(method, path, body, query or {}, kind) or b"{}")
@@ -136,7 +139,7 @@ class KubeClient:
     def _exchange(
         self, method: str, path: str, body: Object | None, query: Mapping[str, str], kind: str
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Once, on this thread's connection; one that the server has closed meanwhile is opened anew."""
+        """Send one request on this thread's connection, which is reopened if the server has closed it."""
         connection: HTTPConnection | None = getattr(self._local, "connection", None)
         fresh = connection is None
         connection = connection or self._connect(self._timeout_s)
@@ -174,10 +177,10 @@ class KubeClient:
     # -- watches -------------------------------------------------------------------------------------------------
 
     def watch(self, path: str, version: str, seconds: int, **query: str) -> Iterator[tuple[str, Object]]:
-        """Changes after `version` (ADDED, MODIFIED, DELETED, BOOKMARK and the object), for at most `seconds`.
+        """Yield changes after `version` (ADDED, MODIFIED, DELETED, BOOKMARK and the object), for at most `seconds`.
 
-        Raises Refused with 410 where the server no longer knows that version: list again. Raises Unreachable where the
-        connection ends in the middle; nothing is asked again here.
+        Raise KubernetesRefused with 410 if the server no longer knows that version: list again. Raise Unreachable if
+        the connection breaks; a watch is not retried here.
         """
         query |= {
             "watch": "1",
@@ -232,7 +235,7 @@ class KubeClient:
         return access.token
 
     def _renew(self) -> bool:
-        """Ask the program that the kubeconfig names; False where it names none."""
+        """Renew the credentials with the program that the kubeconfig names. Return False if it names none."""
         access = self.access
         if not access.plugin:
             return False
@@ -264,13 +267,13 @@ def _refusal(status: int, data: bytes, wait_s: float = 0.0) -> KubernetesRefused
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """In seconds; a date, as a proxy may send it, is by a clock that may not be ours: then we wait as without one."""
+    """Return the delay in seconds; 0 for a date, which a proxy may send by a clock that differs from ours."""
     text = headers.get("Retry-After") or ""
     return float(text) if text.isdecimal() else 0.0
 
 
 def path_of(api: str, namespace: str, plural: str, name: str = "", part: str = "") -> str:
-    """`path_of("batch/v1", "team", "jobs", "one")` is /apis/batch/v1/namespaces/team/jobs/one."""
+    """Return a path: `path_of("batch/v1", "team", "jobs", "one")` is /apis/batch/v1/namespaces/team/jobs/one."""
     root = "/api/v1" if api == "v1" else f"/apis/{api}"
     words = [
         *(["namespaces", namespace] if namespace else []),
@@ -282,7 +285,7 @@ def path_of(api: str, namespace: str, plural: str, name: str = "", part: str = "
 
 
 def selector(labels: Mapping[str, str] | Sequence[str]) -> str:
-    """A label selector, for `labelSelector=`."""
+    """Return a label selector for `labelSelector=`."""
     return (
         ",".join(f"{key}={value}" for key, value in labels.items()) if isinstance(labels, Mapping) else ",".join(labels)
     )

@@ -1,4 +1,4 @@
-"""Registries of container images, asked as Docker's and OCI's protocol say: what a tag stands for, and for whom."""
+"""Registries of container images, queried by the protocol of Docker and OCI: digests and architectures of tags."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ from benchhouse.schema.image import HUB, ImageReference
 _CLIENT = HttpClient(timeout_s=30.0, proxy=True, redirects=True)
 _SOON = HttpClient(timeout_s=5.0, proxy=True, redirects=True)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_MACHINE = re.compile(r"(?!unknown$)[a-z0-9]{1,20}")  # of an attestation it is unknown
+_MACHINE = re.compile(r"(?!unknown$)[a-z0-9]{1,20}")  # an attestation has "unknown"
 _ACCEPT = ", ".join(
     (
         "application/vnd.oci.image.index.v1+json",
@@ -20,7 +20,7 @@ _ACCEPT = ", ".join(
         "application/vnd.docker.distribution.manifest.v2+json",
     )
 )
-_NO_SUCH = ("MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND")  # a registry's own words, which a web page does not have
+_NO_SUCH = ("MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND")  # a registry's error codes; a web page has none
 _HINTS = {
     401: "it lets in only who has an account: name the digest yourself, NAME:TAG@sha256:...",
     403: "it lets in only who has an account: name the digest yourself, NAME:TAG@sha256:...",
@@ -30,21 +30,21 @@ _HINTS = {
 
 
 class RegistrySilent(BenchError):  # noqa: N818 - what happened, in two words
-    """A registry that can't be reached at all: to ask it again for another image is in vain."""
+    """A registry that can't be reached at all: requests for other images would fail, too."""
 
 
 class NoSuchImage(BenchError):  # noqa: N818
-    """The registry says that it has no image of that name."""
+    """The registry reports that it has no image of that name."""
 
 
 def is_plain(host: str) -> bool:
-    """Whether the registry is on this machine, where it speaks HTTP without TLS."""
+    """Return whether the registry is on this machine, where it uses HTTP without TLS."""
     return host.partition(":")[0] in ("localhost", "127.0.0.1")
 
 
 def fetch_digest(reference: ImageReference, offline: str) -> str:
-    """Of the manifest that NAME:TAG is now; of all architectures, where it has several. Raises BenchError, with the
-    hint `offline` where the registry gives no answer."""
+    """Return the digest of the manifest that NAME:TAG is now, of the index if there are several architectures. Raise
+    BenchError, with the hint `offline` if the registry does not answer."""
     repository = _Repository(reference.at(""), _CLIENT)
     try:
         answer = repository.manifest("HEAD")
@@ -66,10 +66,11 @@ def fetch_digest(reference: ImageReference, offline: str) -> str:
 
 
 def fetch_architectures(reference: ImageReference, *, validate_static: bool = True) -> frozenset[str]:
-    """Architectures (amd64, arm64) of the image; none where it does not say, or nobody is to `validate_static` it.
+    """Return the architectures (amd64, arm64) of the image; empty if the registry does not list them, or without
+    `validate_static`.
 
-    Raises NoSuchImage where the registry has none of that name, BenchError where it does not say, within seconds. Only
-    to look inside counts as a pull, where a registry counts these.
+    Raise NoSuchImage if the registry has none of that name, BenchError if it does not report them, within seconds. Only
+    reading the manifest counts as a pull, if a registry counts these.
     """
     repository = _Repository(reference, _SOON)
     try:
@@ -91,7 +92,7 @@ def _is_not_found(answer: Response) -> bool:
 
 
 def _machines(repository: "_Repository", manifest: Any) -> frozenset[str]:
-    """An index lists them; that of a single image stands in its configuration."""
+    """Return the architectures listed in an index, or that in the configuration of a single image."""
     try:
         if "manifests" in manifest:
             platforms = [item.get("platform") or {} for item in manifest["manifests"]]
@@ -105,7 +106,7 @@ def _machines(repository: "_Repository", manifest: Any) -> frozenset[str]:
 
 
 class _Repository:
-    """Of one image, asked as anybody may ask: without an account."""
+    """The repository of one image, accessed without an account."""
 
     def __init__(self, reference: ImageReference, client: HttpClient) -> None:
         self.reference, self.client = reference, client
@@ -125,7 +126,8 @@ class _Repository:
         return answer
 
     def _request_token(self, refusal: Response) -> str:
-        """Registries let anybody read public images, with a token that anybody gets; empty where it takes a login."""
+        """Return the anonymous token with which registries let anyone read public images; empty if a login is
+        required."""
         challenge = dict(re.findall(r'(\w+)="([^"]*)"', refusal.headers.get("WWW-Authenticate", "")))
         realm = urlsplit(challenge.get("realm", ""))
         if realm.scheme != "https" and not (is_plain(self.host) and is_plain(realm.netloc)):

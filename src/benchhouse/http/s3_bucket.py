@@ -1,4 +1,4 @@
-"""A bucket, beside the load: is it there, what lies in it, put, read, remove."""
+"""An S3 bucket outside the measured load: check that it exists, list, put, read, and remove objects."""
 
 import base64
 import hashlib
@@ -24,12 +24,12 @@ from benchhouse.http.s3_sign import UNSIGNED, VARIABLES, Credentials, Signer, cr
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.secrets import split_userinfo
 
-_AT_ONCE = 200  # keys that one request removes; S3 takes a thousand, and servers go through them one by one
+_AT_ONCE = 200  # keys per delete request; S3 takes a thousand, and servers process them one by one
 _REMOVERS = 8
-_EARLY_S = 300.0  # credentials are renewed this long before their end
-_MOST_ANSWER_BYTES = 64 << 20  # of any answer but an object; a page of a thousand keys has less than 2 MiB
+_EARLY_S = 300.0  # credentials are renewed this long before they expire
+_MOST_ANSWER_BYTES = 64 << 20  # limit for any answer except an object; a page of a thousand keys has less than 2 MiB
 _MOST_KEYS = 10_000_000
-_MOST_OBJECT_BYTES = 5 * 10**12  # S3 itself takes no larger ones
+_MOST_OBJECT_BYTES = 5 * 10**12  # the limit of S3 itself
 _DETAIL_CHARACTERS = 300
 _FIELD = re.compile(
     r"<(Code|Message|Key|Size|UploadId|NextContinuationToken|NextKeyMarker|NextUploadIdMarker)>([^<]*)<"
@@ -41,9 +41,10 @@ _ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)
 
 
 class S3Refused(BenchError):  # noqa: N818 - what the server did
-    """The server refused something; `kind` is `http_<status>`, or dns, timeout, refused, reset: there is no answer.
+    """The server refused a request; `kind` is `http_<status>`, or dns, timeout, refused, or reset if there was no
+    answer.
 
-    An answer that is not S3's, has no end, or arrives too slowly has the kind `malformed`.
+    An answer that is not S3's, does not end, or arrives too slowly has the kind `malformed`.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -52,7 +53,7 @@ class S3Refused(BenchError):  # noqa: N818 - what the server did
 
 
 class Bucket:
-    """Asks one thing after the other on one connection, which is made anew after a failure."""
+    """A bucket whose requests are sent one after another on one connection, which is reopened after a failure."""
 
     def __init__(
         self, url: str, path: str, signer: Signer, credentials: Credentials, timeout_s: float, *, verify_tls: bool
@@ -60,11 +61,11 @@ class Bucket:
         self._url, self._path, self._signer, self._credentials = urlsplit(url), path, signer, credentials
         self._timeout_s, self._verify_tls = timeout_s, verify_tls
         self._connection: http.client.HTTPConnection | None = None
-        self.renew: Callable[[], Credentials] | None = None  # how credentials are had that expire
+        self.renew: Callable[[], Credentials] | None = None  # returns new credentials if they expire
 
     @property
     def where(self) -> str:
-        """For messages: `NAME at http://host:port`."""
+        """The bucket for messages: `NAME at http://host:port`."""
         return f"{unquote(self._path.strip('/'))} at {self._url.scheme}://{self._url.netloc}"
 
     def make_sure(self, create: bool) -> bool:
@@ -81,7 +82,7 @@ class Bucket:
         return (key for key, _ in self.sizes(prefix))
 
     def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
-        """All keys below it with the bytes of their objects, a page at a time."""
+        """Yield all keys below a prefix with the bytes of their objects, a page at a time."""
         after: dict[str, str] = {}
         listed = 0
         while True:
@@ -101,18 +102,18 @@ class Bucket:
             after = {"continuation-token": token}
 
     def folders(self, prefix: str) -> list[str]:
-        """What lies below `prefix`, up to the next slash; the first thousand."""
+        """Return the folders directly below `prefix`, up to the next slash; at most a thousand."""
         page = self._ask("GET", query={"list-type": "2", "prefix": prefix, "delimiter": "/"}).decode()
         return [unescape(name) for name in _FOLDER.findall(page)]
 
     def read(self, key: str) -> Iterator[bytes]:
-        """The content of an object, piece by piece."""
+        """Yield the content of an object in pieces. Raise S3Refused."""
         answer = self._send("GET", key, {})
         try:
             if answer.status != 200:
                 raise self._refused(answer.status, self._body(answer))
             yield from pieces(answer, self.where, _MOST_OBJECT_BYTES, self._timeout_s)
-            if answer.length:  # http.client takes a body that was cut off for its end
+            if answer.length:  # http.client takes a truncated body for a complete one
                 raise S3Refused("reset", f"the connection ended {answer.length:,} bytes before the end of {key!r}")
         except (OSError, http.client.HTTPException) as error:
             raise S3Refused("reset", f"{type(error).__name__} while {key!r} was read: {error}") from error
@@ -123,7 +124,7 @@ class Bucket:
                 self.close()
 
     def read_if_changed(self, key: str, etag: str) -> tuple[str, bytes] | None:
-        """A small object and its tag; None while it is still the one with this tag."""
+        """Return a small object and its tag; None if it still has this tag."""
         answer = self._send("GET", key, {}, headers={"If-None-Match": etag} if etag else {})
         data = self._body(answer)
         if answer.status == 304:
@@ -133,7 +134,7 @@ class Bucket:
         return answer.headers.get("ETag", ""), data
 
     def put(self, key: str, source: Path | bytes, sha256: str) -> None:
-        """Write an object in one request, its digest signed along; S3 takes up to 5 GB that way."""
+        """Write an object in one request, with its digest in the signature; S3 takes up to 5 GB that way."""
         if isinstance(source, bytes):
             self._ask("PUT", key, body=source, payload=sha256)
             return
@@ -142,7 +143,8 @@ class Bucket:
             self._ask("PUT", key, body=file, headers={"Content-Length": size}, payload=sha256)
 
     def remove(self, keys: Sequence[str]) -> list[str]:
-        """Remove objects, many with a request and several requests at a time; what could not be removed, and why."""
+        """Remove objects, many per request and several requests at a time. Return what could not be removed, with the
+        reason."""
         batches = [keys[at : at + _AT_ONCE] for at in range(0, len(keys), _AT_ONCE)]
         if len(batches) < 2:
             return [problem for batch in batches for problem in self._remove(batch)]
@@ -150,7 +152,7 @@ class Bucket:
             return [problem for problems in crew.map(self._remove_apart, batches) for problem in problems]
 
     def another(self) -> "Bucket":
-        """The same bucket on a connection of its own, for another thread."""
+        """Return the same bucket with its own connection, for another thread."""
         other = copy(self)
         other._signer, other._connection = copy(self._signer), None
         return other
@@ -168,7 +170,7 @@ class Bucket:
         return [f"{item.get('Key', '?')}: {item.get('Code', '')} {item.get('Message', '')}".rstrip() for item in errors]
 
     def abort_uploads(self, prefix: str) -> int:
-        """End uploads below `prefix` that nobody completed; how many there were."""
+        """Abort uploads below `prefix` that were never completed. Return their number."""
         aborted: set[str] = set()
         while True:
             page = self._ask("GET", query={"uploads": "", "prefix": prefix}).decode()
@@ -189,7 +191,7 @@ class Bucket:
             self._connection = None
 
     def _ask(self, method: str, key: str = "", query: Mapping[str, str] = MappingProxyType({}), **more: Any) -> bytes:
-        """The body of a good answer; `more` as in `_send`."""
+        """Return the body of a successful answer; `more` as in `_send`."""
         answer = self._send(method, key, query, **more)
         data = self._body(answer)
         if not 200 <= answer.status < 300:
@@ -222,7 +224,7 @@ class Bucket:
         path = self._path + escape_path(key) if key else self._path.rstrip("/") or "/"
         text = query_of(query)
         self._renew()
-        for last in (False, True):  # a kept connection may have been closed meanwhile
+        for last in (False, True):  # a kept connection may have been closed in the meantime
             if not isinstance(body, bytes):
                 body.seek(0)
             lines = self._signer.lines(method, path, text, payload).split("\r\n")
@@ -245,7 +247,7 @@ class Bucket:
             try:
                 self._credentials = self.renew()
             except BenchError as error:
-                if time.time() < expires:  # they hold for a while yet
+                if time.time() < expires:  # they are still valid for a while
                     return
                 raise S3Refused("timeout", error.message) from error
             self._signer.use(self._credentials)
@@ -279,7 +281,7 @@ def _fields(xml_text: str) -> dict[str, str]:
 
 
 def error_text(body: bytes) -> str:
-    """The code and the message of an error, or the beginning of whatever came instead."""
+    """Return the code and message of an error, or otherwise the beginning of the answer."""
     text = body[: 1 << 16].decode("utf-8", "backslashreplace")
     fields = _fields(text)
     parts = [fields[name] for name in ("Code", "Message") if fields.get(name)]
@@ -287,7 +289,7 @@ def error_text(body: bytes) -> str:
 
 
 def place_of(endpoint: str, bucket: str, *, virtual: bool = False) -> tuple[str, str, str]:
-    """The host that requests name, the path of the bucket, and the address to connect to."""
+    """Return the host that requests name, the path of the bucket, and the address to connect to."""
     parts = urlsplit(endpoint)
     host = parts.hostname or ""
     port = f":{parts.port}" if parts.port and parts.port != {"http": 80, "https": 443}[parts.scheme] else ""
@@ -298,9 +300,9 @@ def place_of(endpoint: str, bucket: str, *, virtual: bool = False) -> tuple[str,
 
 
 def open_bucket(address: str, endpoint: str, environ: Mapping[str, str], timeout_s: float = 60.0) -> tuple[Bucket, str]:
-    """The bucket of `s3://BUCKET/PREFIX`, and the prefix; where and who asks is said by the AWS_* variables.
+    """Return the bucket of `s3://BUCKET/PREFIX`, and the prefix; AWS_* variables give the server and the credentials.
 
-    Raises BenchError where an address is none, and where there are no credentials. Nothing is asked yet.
+    Raise BenchError if the address is wrong or there are no credentials. No request is sent yet.
     """
     scheme, _, rest = address.partition("://")
     name, _, prefix = rest.partition("/")
@@ -317,7 +319,8 @@ def open_bucket(address: str, endpoint: str, environ: Mapping[str, str], timeout
 
 
 def endpoint_of(endpoint: str, region: str, environ: Mapping[str, str]) -> str:
-    """The server: as given, as AWS_ENDPOINT_URL_S3 says, or Amazon's. Raises BenchError for what is no server."""
+    """Return the server: the given one, that of AWS_ENDPOINT_URL_S3, or Amazon's. Raise BenchError if the address is
+    wrong."""
     given = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     where = given or f"https://s3.{region}.amazonaws.com"
     if split_userinfo(where)[1]:
@@ -336,7 +339,7 @@ def endpoint_of(endpoint: str, region: str, environ: Mapping[str, str]) -> str:
 
 
 def _connects_to(bucket_host: str, host: str) -> str:
-    """The bucket's own host where there is one by that name; a server on the machine itself mostly has none."""
+    """Return the bucket's own host if it resolves; a server on this machine usually has none."""
     try:
         socket.getaddrinfo(bucket_host, None, type=socket.SOCK_STREAM)
     except OSError:

@@ -1,6 +1,6 @@
-"""Whether a run may begin or go on: within the budget of its submitter, or by an approval of exactly this plan.
+"""Decides whether a run may start or continue: within its submitter's budget, or by an approval of exactly this plan.
 
-Every door comes through `admit`: it stands where a run is made, and where trials are handed to an executor.
+Every entry point goes through `admit`, both when a run is created and when trials are submitted to an executor.
 """
 
 import math
@@ -32,17 +32,18 @@ from benchhouse.schema.resources import Budget
 from benchhouse.schema.roles import may
 from benchhouse.schema.trust import TrustedFile
 
-_LEEWAY = 1.5  # time and money are guessed: what is asked for is half as much again
+_LEEWAY = 1.5  # time and money are estimates, so a request asks for half as much again
 _PAID = {
     "price": {"price_per_hour"},
     "queue": {"partition", "account", "qos"},
     "settings of the executor": {"slurm", "dask", "ray", "spark", "kubernetes"},
 }
-"""What of a scenario says whose money a run takes, and how much an hour of it is: a plan does not cover it."""
+"""Fields of a scenario that determine who pays for a run and its price per hour; a plan does not cover them."""
 
 
 class NeedsApprovalError(BenchError):
-    """A plan that asks for more than may be started without approval; `request` names what was asked for."""
+    """A plan that exceeds what may start without approval; `request` is the name of the request, empty if there is
+    none."""
 
     def __init__(self, plan_digest: str, over: list[Excess], request: str = "", doubts: tuple[str, ...] = ()) -> None:
         less = "ask for less: fewer points or repetitions, or a smaller `budget` in the scenario"
@@ -59,10 +60,10 @@ class NeedsApprovalError(BenchError):
 
 
 def admit(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger | None = None) -> PreparedRun:
-    """The same, held to what its submitter may start, or to what was approved. Raises NeedsApprovalError.
+    """Return the run, held to what its submitter may start or to what was approved. Raise NeedsApprovalError.
 
-    `ledger` is that of a run that was made before: it goes on by the approval that it began by, while that holds; time
-    and money are no longer guessed, as they are counted.
+    `ledger` is given for a run that exists: it continues by the approval that it began with, while that is valid. Time
+    and money are then counted and not estimated.
     """
     trusted, record = read_trusted(workspace), ledger.record if ledger else None
     who = prepared.submitter or (record.submitter if record else "") or current_submitter()
@@ -81,10 +82,10 @@ def admit(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger | No
 
 
 def used_up(workspace: WorkspaceFolder, signed: SignedApproval, run_id: str) -> NeedsApprovalError | None:
-    """Why this run can't be the one that an approval is for; from now on it is, where it can."""
+    """Use an approval for this run. Return None if this run has it, or the error if another run used it."""
     approval, files = signed.approval, ApprovalFiles(workspace)
     if (used_by := files.use(approval, run_id)) == run_id:
-        if not files.is_recorded_as_used(approval):  # who was killed in between has not said it
+        if not files.is_recorded_as_used(approval):  # a process killed in between has not recorded it
             files.record(approved_line(signed, "used", approval.request.asked_by, run_id=run_id))
         return None
     name = approval.request.name
@@ -92,7 +93,7 @@ def used_up(workspace: WorkspaceFolder, signed: SignedApproval, run_id: str) -> 
 
 
 def doubt(files: ApprovalFiles, trusted: TrustedFile, signed: SignedApproval) -> str:
-    """Why an approval does not hold; empty where it does. Whether it was used is another question."""
+    """Return why an approval is not valid; empty if it is. Whether it was used is checked elsewhere."""
     approval = signed.approval
     approver, signer = (trusted.people.get(name) for name in (approval.approved_by, approval.signed_by))
     if datetime.fromisoformat(approval.expires) <= datetime.now(UTC):
@@ -115,7 +116,7 @@ def doubt(files: ApprovalFiles, trusted: TrustedFile, signed: SignedApproval) ->
 
 @dataclass(frozen=True)
 class _Door:
-    """One attempt to begin a run, or to carry it on, that needs an approval."""
+    """One attempt to start or resume a run that needs an approval."""
 
     workspace: WorkspaceFolder
     trusted: TrustedFile
@@ -140,12 +141,12 @@ class _Door:
 
     @property
     def _account(self) -> str:
-        """The account of whoever the run is for; empty if a server or an agent names them, or if this process resumes
-        the run of somebody else."""
+        """The account that the run is for; empty if a server or an agent names the submitter, or if this process
+        resumes somebody else's run."""
         return account() if not self.prepared.submitter and self.who == current_submitter() else ""
 
     def by_approval(self) -> PreparedRun | None:
-        """Held to the first approval that holds; the run, where it was made, is the one that it is for."""
+        """Return the run held to the first valid approval, which an existing run then uses; None if there is none."""
         for name, signed in self._approvals():
             approval = signed.approval
             why = self._misfit(approval.request) or doubt(self._files, self.trusted, signed)
@@ -157,7 +158,7 @@ class _Door:
         return None
 
     def refuse(self, over: list[Excess], limit: Budget) -> PreparedRun:
-        """Ask for approval, unless it is asked for already; raises NeedsApprovalError."""
+        """Request approval, unless that is pending. Always raise NeedsApprovalError."""
         record = self.ledger.record if self.ledger else None
         approved_before = record.budget if record and record.approval else None
         request = self._pending_request() or self._ask(over, approved_before or _requested_budget(over, limit))
@@ -170,7 +171,7 @@ class _Door:
         return self.ledger.folder.run_id if self.ledger else ""
 
     def _approvals(self) -> Iterator[tuple[str, SignedApproval]]:
-        """The one that the run began by, then those for its plan, the newest first."""
+        """Yield the approval that the run began with, then those for its plan, newest first."""
         kept: dict[str, Callable[[], SignedApproval | None]] = {}
         if self.ledger:
             kept["the approval that it began by"] = partial(read_copy, self.ledger.folder.approval)
@@ -184,7 +185,7 @@ class _Door:
                 self._doubts.append(error.message)
 
     def _misfit(self, request: ApprovalRequest) -> str:
-        """Why an approval of this is not about what is to run."""
+        """Return why an approval of this request does not cover this run; empty if it does."""
         prepared = self.prepared
         if request.plan_digest != prepared.plan.digest:
             return f"it is for plan {request.plan_digest[:12]}"
@@ -194,7 +195,7 @@ class _Door:
         if (request.executor, request.site) != here:
             return f"it is for {request.executor} at {request.site}, and this is {here[0]} at {here[1]}"
         names = sorted(request.conditions.keys() | self._conditions.keys())
-        if self.ledger:  # files that were not there are what the run has written since
+        if self.ledger:  # files that did not exist then are what the run has written since
             names = [name for name in names if name in request.conditions or not name.startswith("file ")]
         if changed := [name for name in names if request.conditions.get(name) != self._conditions.get(name)]:
             return f"another {' and '.join(changed)} than was approved"
@@ -202,13 +203,13 @@ class _Door:
         return f"more than was approved: {'; '.join(map(str, over))}" if over else ""
 
     def _by_same_account(self, approval: Approval) -> str:
-        """Why a new run may not use an approval that the account which starts it has signed."""
+        """Return why a new run may not use the approval: its account has signed it. Empty if it may."""
         if self.ledger is None and approval.account and approval.account == self._account:
             return f"the account {approval.account} signed it, and starts this run"
         return ""
 
     def _used(self, signed: SignedApproval) -> str:
-        """By another run. For a run that was made, it is taken now."""
+        """Return why the approval is used by another run, or an empty text. An existing run takes it now."""
         if self.ledger is None:
             used_by = self._files.used_by(signed.approval)
             return f"it was used by run {used_by}" if used_by else ""
@@ -219,7 +220,7 @@ class _Door:
         return ""
 
     def _pending_request(self) -> ApprovalRequest | None:
-        """The same, by the same person, that nobody has approved yet."""
+        """Return the same request by the same person that is not approved yet; None if there is none."""
         for name in self._files.names(self.prepared.plan.digest):
             try:
                 request = self._files.request(name)
@@ -252,7 +253,7 @@ class _Door:
 
 
 def _requested_budget(over: list[Excess], limit: Budget) -> Budget:
-    """What was allowed, and of what goes beyond it as much as is asked for; money without a price can't be limited."""
+    """Return the allowed budget, raised to the requested amounts. Money without a price can't be limited."""
     asked = {item.what: _rounded(item) for item in over}
     return Budget.model_validate(limit.model_dump(exclude_none=True) | asked)
 

@@ -1,4 +1,4 @@
-"""Requests and approvals as files of the workspace, which a pull request may bring; uses of them, and their record."""
+"""Requests and approvals as files of the workspace, which a pull request may add; their uses and their record."""
 
 import re
 import secrets
@@ -23,19 +23,20 @@ _REQUEST = re.compile(r"([0-9a-f]{16}-[1-9][0-9]{0,5})\.request\.json")
 
 @dataclass(frozen=True)
 class ApprovalFiles:
-    """Of one workspace."""
+    """The approval files of one workspace."""
 
     workspace: WorkspaceFolder
 
     def names(self, plan_digest: str = "") -> list[str]:
-        """Of all requests, or of those for a plan; in the order in which they were asked."""
+        """Return the names of all requests, or of those for a plan, in the order of the requests."""
         folder = self.workspace.approvals
         matches = (_REQUEST.fullmatch(path.name) for path in folder.iterdir()) if folder.is_dir() else ()
         names = [match[1] for match in matches if match and match[1].startswith(plan_digest[:16])]
         return sorted(names, key=lambda name: (name.partition("-")[0], int(name.partition("-")[2])))
 
     def find(self, name: str) -> str:
-        """The request of that name, or the only one of the plan whose digest begins so."""
+        """Return the request of that name, or the only one for the plan whose digest starts with it. Raise
+        BenchError."""
         names = self.names()
         if name in names:
             return name
@@ -66,7 +67,7 @@ class ApprovalFiles:
         return signed
 
     def ask(self, request: ApprovalRequest) -> ApprovalRequest:
-        """Keep a new request under the next free name of its plan."""
+        """Store a new request under the next free name of its plan."""
         number = max((int(name.partition("-")[2]) for name in self.names(request.plan_digest)), default=0)
         folder = self.workspace.approvals
         try:
@@ -80,16 +81,16 @@ class ApprovalFiles:
             raise unwritable(folder, error) from error
 
     def keep(self, signed: SignedApproval) -> Path:
-        """In place of an earlier approval of the same request."""
+        """Write an approval, replacing an earlier one of the same request."""
         return self._write(self._path(signed.approval.request.name), signed)
 
     def revoke(self, name: str, revocation: Revocation) -> Path:
         return self._write(self._path(name, "revoked"), revocation)
 
     def revocation(self, approval: Approval) -> str:
-        """Who revoked it and when; empty where nobody did. A file that can't be read counts: it is no reason to go on.
+        """Return who revoked an approval and when; empty if it is not revoked. Raise if the file can't be read.
 
-        The journal knows too, where the file was taken away.
+        If the file was removed, the journal still has the revocation.
         """
         digest = approval.digest()
         kept = read_signed(self._path(approval.request.name, "revoked"), Revocation)
@@ -101,7 +102,7 @@ class ApprovalFiles:
         return ""
 
     def use(self, approval: Approval, run_id: str) -> str:
-        """The one run that an approval is for: this one, where nobody came before."""
+        """Return the one run that an approval is for: this one, if no other has used it."""
         marker = self.workspace.approval_uses / approval.digest()
         try:
             make_folders(marker.parent)
@@ -110,14 +111,14 @@ class ApprovalFiles:
             raise unwritable(marker, error) from error
 
     def used_by(self, approval: Approval) -> str:
-        """The run that an approval was used for; empty where there is none."""
+        """Return the run that used an approval; empty if there is none."""
         try:
             return (self.workspace.approval_uses / approval.digest()).read_text(encoding="utf-8")
         except FileNotFoundError:
             return ""
 
     def is_recorded_as_used(self, approval: Approval) -> bool:
-        """Whether the record says that it was used."""
+        """Return whether the record has its use."""
         digest = approval.digest()
         return any(line.action == "used" and line.approval == digest for line in self.records())
 
@@ -126,7 +127,7 @@ class ApprovalFiles:
         journals.append(self.workspace.approval_journal, line, "ask again")
 
     def records(self) -> list[ApprovalRecord]:
-        """Oldest first."""
+        """Return all lines of the record, oldest first."""
         return journals.read(self.workspace.approval_journal, ApprovalRecord)[0]
 
     def _path(self, name: str, kind: str = "") -> Path:
@@ -142,21 +143,21 @@ class ApprovalFiles:
 
 
 def line_of(request: ApprovalRequest, action: str, who: str, **more: object) -> ApprovalRecord:
-    """A line of the record that is about this request."""
+    """Return a line of the record about this request."""
     names = ("name", "plan_digest", "scenario", "executor", "site", "budget")
     fields = {name: getattr(request, name) for name in names} | {"login": login()}
     return ApprovalRecord.model_validate(fields | {"time": now(), "action": action, "who": who} | more)
 
 
 def approved_line(signed: SignedApproval, action: str, who: str, **more: object) -> ApprovalRecord:
-    """The same of an approval."""
+    """Return a line of the record about this approval."""
     approval = signed.approval
     about = {"approval": approval.digest(), "approved_by": approval.approved_by, "signed_by": approval.signed_by}
     return line_of(approval.request, action, who, **(about | {"door": approval.door} | more))
 
 
 def read_copy(path: Path) -> SignedApproval | None:
-    """The approval of a run, as it was when the run began."""
+    """Return the approval of a run as it was when the run began; None if there is none."""
     return read_signed(path, SignedApproval)
 
 
@@ -165,8 +166,8 @@ def copy_text(signed: SignedApproval) -> str:
 
 
 def _put_first(path: Path, text: str) -> bool:
-    """Write a file, whole, unless there is one."""
-    temporary = path.with_name(temporary_name(f"{path.name}.{secrets.token_hex(4)}"))  # two threads may ask at once
+    """Write a file, whole, unless it exists. Return whether it was written."""
+    temporary = path.with_name(temporary_name(f"{path.name}.{secrets.token_hex(4)}"))  # two threads may write at once
     write_text(temporary, text)
     try:
         link_in_place(temporary, path)

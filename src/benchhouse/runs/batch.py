@@ -1,4 +1,4 @@
-"""Runs from outside: jobs that outlive us are handed over and looked at later, and any run can be stopped."""
+"""Control runs from outside: submit jobs that outlive this process, check on them later, and stop any run."""
 
 import sys
 from collections.abc import Callable
@@ -23,15 +23,15 @@ from benchhouse.sites import places
 
 @dataclass
 class Queue:
-    """What a batch system has of a run, and what has ended since somebody last wrote it down."""
+    """The jobs of a run in a batch system, and the trials that ended since the ledger was last written."""
 
     jobs: list[str] = field(default_factory=list)
     pending: int = 0
     running: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)  # why trials wait
-    under_way: dict[str, str] = field(default_factory=dict)  # trial and phase: pending, running
-    sealed: dict[str, str] = field(default_factory=dict)  # trial and outcome
-    unsealed: dict[str, JobState] = field(default_factory=dict)  # trials whose jobs ended and left no evidence
+    reasons: dict[str, int] = field(default_factory=dict)  # number of waiting trials by reason
+    under_way: dict[str, str] = field(default_factory=dict)  # trial -> phase: pending, running
+    sealed: dict[str, str] = field(default_factory=dict)  # trial -> outcome
+    unsealed: dict[str, JobState] = field(default_factory=dict)  # trials whose jobs ended without evidence
 
     @property
     def to_collect(self) -> bool:
@@ -40,7 +40,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Stopped:
-    """What was ended."""
+    """The result of stopping a run."""
 
     run_id: str
     stopped_pid: int | None
@@ -48,11 +48,11 @@ class Stopped:
     swept_processes: int
     cancelled_trials: int
     said: list[str] = field(default_factory=list)
-    """What its executor told on the way: trials that were sealed and not fetched yet came home."""
+    """Messages of its executor: sealed trials that had not been fetched yet were fetched."""
 
 
 def queue(workspace: WorkspaceFolder, run_id: str) -> Queue:
-    """How the jobs of a run stand, with one question to the batch system; nothing is written."""
+    """Return the state of a run's jobs, with one query to the batch system; nothing is written."""
     ledger, queue = Ledger(workspace.run(run_id)), Queue()
     if not ledger.goes_on():
         return queue
@@ -78,7 +78,7 @@ def queue(workspace: WorkspaceFolder, run_id: str) -> Queue:
 
 
 def _cancel(workspace: WorkspaceFolder, ledger: Ledger, say: Callable[[str], None]) -> int:
-    """End all jobs of a run; returns how many trials were under way. Call it as the run's owner."""
+    """Cancel all jobs of a run and return the number of trials that were under way. Only its owner may call this."""
     if not ledger.goes_on():
         return 0
     executor = _executor(workspace, ledger, say)
@@ -86,7 +86,7 @@ def _cancel(workspace: WorkspaceFolder, ledger: Ledger, say: Callable[[str], Non
     states = executor.poll([trial for trial, attempt in attempts.items() if (trial, attempt) not in known], 0.0)
     trials = [trial for trial, state in states.items() if state.phase != "done"]
     executor.cancel(trials)
-    for trial, state in states.items():  # written down, so that resuming makes a new attempt and does not wait for this
+    for trial, state in states.items():  # recorded, so that resuming makes a new attempt and does not wait for this one
         folder = workspace.trial(ledger.record.scenario, trial)
         if outcome := sealed_outcome(folder):
             ledger.tell("ended", **sealed_end(trial, read_meta(folder), outcome, manifest_digest(folder)))
@@ -99,24 +99,25 @@ def _cancel(workspace: WorkspaceFolder, ledger: Ledger, say: Callable[[str], Non
 
 
 def _ended(ledger: Ledger) -> set[tuple[str | None, int | None]]:
-    """Attempts of trials whose end was written down."""
+    """Return the attempts of trials whose end is recorded."""
     return {(event.trial_id, event.attempt) for event in ledger.events() if event.event == "ended"}
 
 
 def _executor(workspace: WorkspaceFolder, ledger: Ledger, say: Callable[[str], None] = lambda text: None) -> Executor:
-    """Made from files alone: without the scenario, which may need packages that are not here."""
+    """Return the executor, made from files alone: the scenario may need packages that are not installed here."""
     assignment = Assignment(site=places.site(workspace, ledger.record.site), run=ledger.folder, say=say)
     executor: Executor = plug("executors", ledger.record.executor)(assignment)
     return executor
 
 
 def carrier(prepared: PreparedRun, run: RunFolder) -> Carrier | None:
-    """The cluster that takes this run as a whole; None where a process here carries it."""
+    """Return the cluster that takes this run as a whole; None if a process on this machine runs it."""
     return getattr(open_executor(prepared, run, check=False), "carrier", None)
 
 
 def carry(workspace: WorkspaceFolder, ledger: Ledger, cluster: Carrier) -> str:
-    """Have the run carried on there; returns the id of its job. Its nodes must see this workspace and this Python."""
+    """Submit the run as a whole and return the id of its job. The cluster's nodes must see this workspace and this
+    Python."""
     earlier = sum(event.event == "submitted" for event in ledger.events())
     job = cluster.carry(*handover(workspace, ledger.folder, ledger.record.site, earlier))
     write_text(ledger.folder.carried, job)
@@ -125,14 +126,15 @@ def carry(workspace: WorkspaceFolder, ledger: Ledger, cluster: Carrier) -> str:
 
 
 def handover(workspace: WorkspaceFolder, run: RunFolder, site: str | None, earlier: int = 0) -> tuple[str, list[str]]:
-    """Name and command of the job that carries a whole run, after so many earlier ones."""
+    """Return the name and command of the job that takes a whole run, after `earlier` previous ones."""
     root = str(workspace.root.absolute())
     command = [sys.executable, "-m", "benchhouse", "-C", root, "run", "--resume", run.run_id]
     return f"{run.job_name}{earlier + 1}", [*command, "--site", site] if site else command
 
 
 def carried(workspace: WorkspaceFolder, ledger: Ledger) -> tuple[Carrier, str] | None:
-    """The cluster and the job of a run that was handed over as a whole and is not known to have ended."""
+    """Return the cluster and job of a run that was submitted as a whole and has not ended as far as known; otherwise
+    None."""
     if not ledger.folder.carried.is_file():
         return None
     cluster = carrier(resume_run(workspace, ledger.folder.run_id)[1], ledger.folder)
@@ -141,11 +143,11 @@ def carried(workspace: WorkspaceFolder, ledger: Ledger) -> tuple[Carrier, str] |
 
 
 def stop(workspace: WorkspaceFolder, run_id: str, wait_s: float = 90.0) -> Stopped:
-    """End a run's orchestrator, its jobs and everything they started; what a killed one left behind is swept."""
+    """End a run's orchestrator, its jobs, and everything they started, and clean up after a killed orchestrator."""
     ledger = Ledger(workspace.run(run_id))
     record = ledger.record
     cluster, job = carried(workspace, ledger) or (None, "")
-    if cluster:  # on another machine its process has another's number here
+    if cluster:  # the pid of a process on another machine belongs to a different process here
         cluster.stop(job)
         ledger.tell("stopped", reason=f"job {job} was ended")
     said: list[str] = []

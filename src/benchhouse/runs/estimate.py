@@ -1,4 +1,4 @@
-"""What a plan will take, guessed from earlier trials: time, money and disk space; and whether that space is there."""
+"""Estimates of what a plan will take, from earlier trials: time, money, and disk space; and a check of free space."""
 
 import json
 import os
@@ -23,8 +23,8 @@ from benchhouse.warehouse.catalog import FILE_NAME
 
 _BLOCK = 4096
 _SAMPLE = 32
-_LEAST = (40 << 10, 10)  # bytes and files of the emptiest trial there can be
-_SMALL = (32 << 20, 2000)  # a run below both is not worth asking the filesystem for
+_LEAST = (40 << 10, 10)  # bytes and files of the smallest possible trial
+_SMALL = (32 << 20, 2000)  # for a run below both, querying the filesystem is not worthwhile
 _DURATIONS = """
 SELECT instance_digest, avg(duration_s) AS mean, count(*) AS n FROM trial_fact
 WHERE experiment = $experiment AND outcome = 'succeeded' GROUP BY 1
@@ -33,7 +33,7 @@ WHERE experiment = $experiment AND outcome = 'succeeded' GROUP BY 1
 
 @dataclass(frozen=True)
 class PlanEstimate:
-    """How long and how expensive a plan will be, from history; None where there is none."""
+    """Duration and cost of a plan, estimated from history; None if there is none."""
 
     trials_known: int
     seconds: float | None
@@ -51,18 +51,18 @@ class StorageNeed:
     files: int
     basis: str
     text: str
-    """The same in words, with the room that is left."""
+    """The same in words, with the free space."""
 
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """All that `bench plan` shows."""
+    """The contents of `bench plan`."""
 
     scenario: str
     experiment: str
     version: str
     distribution: str
-    """The package that offers the experiment; empty where none is installed."""
+    """The package that offers the experiment; empty if none is installed."""
     points: int
     repetitions: int
     until: Mapping[str, Any] | None
@@ -84,7 +84,7 @@ class PlanSummary:
 
 
 def estimate(workspace: WorkspaceFolder, plan: Plan, parallel: int) -> PlanEstimate:
-    """From the mean duration of earlier trials: of the same instance where it ran before, else of the experiment."""
+    """Estimate from the mean duration of earlier trials: of the same instance, or otherwise of the experiment."""
     if not (workspace.warehouse / FILE_NAME).exists():
         return PlanEstimate(0, None, None, "no history in this workspace")
     from benchhouse.warehouse.query import Warehouse, own
@@ -108,7 +108,7 @@ def estimate(workspace: WorkspaceFolder, plan: Plan, parallel: int) -> PlanEstim
 
 
 def summarise(workspace: WorkspaceFolder, prepared: PreparedRun, points: int = 20) -> PlanSummary:
-    """A plan for a person to review, with its first points."""
+    """Return a plan for a person to review, with its first points."""
     plan, scenario = prepared.plan, prepared.plan.scenario
     need = needed(workspace, prepared, plan.trial_count)
     runtime, place = plug("runtimes", scenario.runtime.kind)(), prepared.place(workspace)
@@ -140,7 +140,7 @@ def summarise(workspace: WorkspaceFolder, prepared: PreparedRun, points: int = 2
 
 @dataclass(frozen=True)
 class Need:
-    """What a number of trials will take, on disk: likely, and at least."""
+    """Expected and least disk usage of a number of trials."""
 
     size: int
     files: int
@@ -153,7 +153,7 @@ class Need:
 
 
 def needed(workspace: WorkspaceFolder, prepared: PreparedRun, trials: int) -> Need:
-    """From trials of this scenario, else of this experiment; else the least that any trial takes."""
+    """Estimate from trials of this scenario, or of this experiment, or otherwise from the smallest possible trial."""
     sizes = [_size_of(manifest) for manifest in islice(_earlier(workspace, prepared), _SAMPLE)]
     basis = f"as {len(sizes)} earlier trials" if len(sizes) > 1 else "as one earlier trial"
     if not sizes:
@@ -169,7 +169,7 @@ def _earlier(workspace: WorkspaceFolder, prepared: PreparedRun) -> Iterator[Mani
     own = [manifest for _, manifest in islice(_sealed(workspace.results / scenario), _SAMPLE)]
     yield from own
     for home in _folders(workspace.results) if not own else ():
-        first = next(_sealed(home), None)  # a scenario has one experiment: one folder tells whether it is this one
+        first = next(_sealed(home), None)  # a scenario has one experiment, so one folder is enough to identify it
         if first and _experiment(first[0]) == experiment:
             yield from (manifest for _, manifest in islice(_sealed(home), _SAMPLE))
 
@@ -180,7 +180,7 @@ def _sealed(home: Path) -> Iterator[tuple[TrialFolder, Manifest]]:
         try:
             yield folder, read_manifest(folder)
         except (OSError, ValueError):
-            continue  # unfinished, or damaged: `bench verify` tells
+            continue  # unfinished or damaged, which `bench verify` reports
 
 
 def _folders(path: Path) -> Iterator[Path]:
@@ -199,7 +199,7 @@ def _experiment(folder: TrialFolder) -> str:
 
 
 def _size_of(manifest: Manifest) -> tuple[int, int]:
-    """Bytes and files on disk: whole blocks, the folders, and the manifest itself."""
+    """Return bytes and files on disk: whole blocks, the folders, and the manifest itself."""
     inner = {name[:at] for name in manifest.files for at, char in enumerate(name) if char == "/"}
     blocks, others = sum(-(-entry.bytes // _BLOCK) for entry in manifest.files.values()), len(inner) + 2
     return (blocks + others) * _BLOCK, len(manifest.files) + others
@@ -214,7 +214,7 @@ def _tightest(need: Need, rooms: list[Room]) -> Room:
 
 
 def check_room(workspace: WorkspaceFolder, prepared: PreparedRun, trials: int) -> str:
-    """Raises BenchError where the trials can't fit even if each is as small as the smallest; else a warning or ''."""
+    """Return a warning if the trials may not fit, or ''. Raise BenchError if they can't, even at the smallest size."""
     need = needed(workspace, prepared, trials)
     if need.size < _SMALL[0] and need.files < _SMALL[1]:
         return ""
@@ -243,6 +243,6 @@ def _left(room: Room) -> str:
 
 
 def room_text(need: Need, workspace: WorkspaceFolder, site: Site) -> str:
-    """For people: what the results will take, and what is left for them now."""
+    """Return a text for people: the disk usage of the results, and the free space."""
     room = _tightest(need, rooms(workspace.results, site))
     return f"{need.text()} ({need.basis}); {_left(room)} left ({room.basis})"

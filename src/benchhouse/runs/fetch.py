@@ -26,11 +26,11 @@ class Fetchable:
     sha256: str
     licence: str
     path: Path
-    """Where it is in the cache, or will be."""
+    """Its present or future place in the cache."""
     used_with: tuple[str, ...] = ()
-    """Values of a scenario that need it; empty: every scenario of the experiment does."""
+    """Values of a scenario that need it; empty if every scenario of the experiment does."""
     brought: bool = False
-    """Whether this call downloaded it; else it was in the cache before, or is not there."""
+    """Whether this call downloaded it; otherwise it was in the cache before, or is missing."""
 
     @property
     def here(self) -> bool:
@@ -39,11 +39,11 @@ class Fetchable:
 
     @property
     def size(self) -> int | None:
-        """Bytes; known once it is in the cache."""
+        """Size in bytes; None until it is in the cache."""
         return self.path.stat().st_size if self.here else None
 
     def summary(self) -> str:
-        """One line: size, licence, digest and origin."""
+        """Return one line: size, license, digest, and origin."""
         licence = self.licence or "licence unknown"
         origin = f"downloaded from {self.source}" if self.brought else "already in the cache"
         return f"{self.name}: {show_bytes(self.size or 0)}, {licence}, sha256 {self.sha256[:12]}, {origin}"
@@ -54,7 +54,7 @@ class Fetchable:
 
 
 def fetchable() -> list[Fetchable]:
-    """All declared data, by name and experiment."""
+    """Return all declared data, by name and experiment."""
     cache = places.cache()
     declared = []
     for listed in list_experiments(cache):
@@ -66,7 +66,7 @@ def fetchable() -> list[Fetchable]:
 
 
 def fetch(name: str) -> list[Fetchable]:
-    """Download the data of that name, of every experiment that declares some; what is in the cache is only checked."""
+    """Download the data of that name for every experiment that declares it; what is in the cache is only checked."""
     known = fetchable()
     chosen = [item for item in known if item.name == name]
     if not chosen and name.endswith((".yaml", ".yml")):
@@ -80,7 +80,7 @@ def fetch(name: str) -> list[Fetchable]:
 
 
 def _bring(item: Fetchable) -> Fetchable:
-    """Checked by digest, be it new or not."""
+    """Fetch and check one file by digest, whether it is new or not."""
     from benchhouse.evidence.data_cache import DataCache
     from benchhouse.schema.experiment import Data
 
@@ -92,7 +92,7 @@ def _bring(item: Fetchable) -> Fetchable:
 
 
 def needed_data(prepared: PreparedRun) -> list[Fetchable]:
-    """What the scenario's experiment declares, without what none of its values needs."""
+    """Return the data of the scenario's experiment, without data that none of its values needs."""
     plan = prepared.plan
     first = next(plan.instances())
     rows = [block.rows for item in plan.plans for block in item.space.blocks]
@@ -110,7 +110,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def fetch_for(workspace: WorkspaceFolder, prepared: PreparedRun, note: Callable[[str], None]) -> list[Path]:
-    """Fetch what the scenario needs: data, then packages. Raises BenchError with the list of what is still missing."""
+    """Fetch what the scenario needs: data, then packages. Raise BenchError with the list of what is still missing."""
     brought = []
     for item in needed_data(prepared):
         note(f"data {_bring(item).summary()}")
@@ -119,7 +119,7 @@ def fetch_for(workspace: WorkspaceFolder, prepared: PreparedRun, note: Callable[
     runtime, has_images = plug("runtimes", spec.kind)(), not list(_images(workspace, prepared))
     for spec in prepared.plan.runtimes:
         note(f"runtime {spec.kind}: {runtime.packages(spec, place)}")
-        if has_images:  # without its image a container's can't be made
+        if has_images:  # a container's environment can't be made without its image
             runtime.prepare(spec, place)
             brought.append(Path(runtime.python(spec, place)[0]))
     if lacking := missing(workspace, prepared):
@@ -129,9 +129,9 @@ def fetch_for(workspace: WorkspaceFolder, prepared: PreparedRun, note: Callable[
 
 
 def missing(workspace: WorkspaceFolder, prepared: PreparedRun) -> list[str]:
-    """What a job on another node would look for and not find, each with what to do; empty: it can start.
+    """Return what a job on another node would lack, each with the remedy; empty if it can start.
 
-    Data and packages count only where compute nodes can't bring them themselves.
+    Data and packages count only if compute nodes can't fetch them themselves.
     """
     lacking = [*_images(workspace, prepared), *_files(prepared)]
     if prepared.site.network.egress:
@@ -159,13 +159,14 @@ def _files(prepared: PreparedRun) -> Iterator[str]:
 
 
 def refusals(workspace: WorkspaceFolder, prepared: PreparedRun) -> list[str]:
-    """What a run would not begin without; on this machine that is its image, all else is looked for as it is used."""
+    """Return what a run can't start without: on this machine only its image, because the rest is looked up when
+    used."""
     here = prepared.plan.scenario.executor == "local"
     return list(_images(workspace, prepared)) if here else missing(workspace, prepared)
 
 
 def require(workspace: WorkspaceFolder, prepared: PreparedRun) -> None:
-    """Raises BenchError with the whole list where jobs elsewhere would miss something."""
+    """Raise BenchError with the whole list if jobs elsewhere would lack something."""
     if lacking := missing(workspace, prepared):
         egress = f"; compute nodes of site '{prepared.site.site}' do not reach the internet"
         egress = "" if prepared.site.network.egress else egress

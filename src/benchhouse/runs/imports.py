@@ -1,4 +1,4 @@
-"""Files of other tools on their way to a run: whose file it is, what it holds, and the folder that keeps both."""
+"""Import files of other tools as runs: detect the tool, read the file, and keep both in one folder."""
 
 import hashlib
 import math
@@ -36,25 +36,26 @@ _MOST_AT_ONCE = 1 << 30
 
 
 def importers() -> dict[str, Importer]:
-    """All that are installed, by kind."""
+    """Return all installed importers, by kind."""
     return {entry.name: load_object(entry.object) for entry in entries(GROUP)}
 
 
 def kinds_of(path: Path) -> list[str]:
-    """Whose file it is: those who claim it."""
+    """Return the kinds of importers that recognize the file."""
     file = ForeignFile(path)
     head, name = file.head(), file.name
     return [kind for kind, importer in importers().items() if importer.claims(head, name)]
 
 
 def further_parts(path: Path, kind: str) -> list[Path]:
-    """Other files of the result that this one begins."""
+    """Return the other files of the result that this file begins."""
     importer: Importer = plug(GROUP, kind)
     return importer.parts(path)[1:]
 
 
 def choose(path: Path, kind: str | None, *, mapped: bool = False) -> tuple[str, Importer]:
-    """The importer that is named, or the only one that claims the file; with a mapping, the only one that takes it."""
+    """Return the named importer, or the only one that recognizes the file; with a mapping, the only one that takes
+    it."""
     if kind is not None:
         return kind, plug(GROUP, kind)
     claimed = [name for name, importer in importers().items() if importer.with_mapping] if mapped else kinds_of(path)
@@ -71,7 +72,7 @@ def choose(path: Path, kind: str | None, *, mapped: bool = False) -> tuple[str, 
 
 
 def read(workspace: WorkspaceFolder, path: Path, kind: str | None, mapping: Path | None = None) -> ImportFolder:
-    """Read the file, all of it, and keep what was read; nothing is kept where anything is wrong.
+    """Read the whole file and store what was read; nothing is stored if anything is wrong.
 
     A file that was read before is not read again: the folder is named by its digest, and by that of its mapping.
     """
@@ -107,11 +108,11 @@ def read(workspace: WorkspaceFolder, path: Path, kind: str | None, mapping: Path
         sync_tree(unfinished.path)
         put_in_place(unfinished.path, folder.path)
     except OSError:
-        if not folder.reading.is_file():  # else somebody else was quicker
+        if not folder.reading.is_file():  # otherwise another process was faster
             raise
     finally:
         shutil.rmtree(unfinished.path, ignore_errors=True)
-    sync(workspace.imports)  # its name may be the work of another process, which has not synced it yet
+    sync(workspace.imports)  # another process may have written the name without syncing it yet
     return folder
 
 
@@ -122,7 +123,7 @@ def _check_kind(folder: ImportFolder, path: Path, kind: str) -> None:
 
 
 def _check(found: Imported, file: ForeignFile) -> None:
-    """Every case has a number, and a name of its own; so has each of its metrics."""
+    """Check that every case has a number and a unique name, and that each of its metrics has a unique name."""
     if not found.cases:
         file.problem("there is no result in it")
     seen: dict[tuple[frozenset[tuple[str, Setting]], ...], int] = {}
@@ -133,19 +134,19 @@ def _check(found: Imported, file: ForeignFile) -> None:
         names = [item.metric.name for item in case.samples]
         if len(set(names)) < len(names):
             file.problem(f"{case.target['name']} has two metrics of one name: {', '.join(sorted(names))[:200]}")
-        case.settings = {  # a dot leads inside
+        case.settings = {  # a dot would address a nested key
             name.replace(".", "_"): _finite(value) for name, value in case.settings.items()
         }
         key = frozenset(case.target.items()), frozenset(item for item in case.settings.items() if item[1] is not None)
         seen[key] = seen.get(key, 0) + 1
-        if seen[key] > 1:  # the tool ran the same twice
+        if seen[key] > 1:  # the tool ran the same case twice
             case.settings["occurrence"] = seen[key]
         for item in case.samples:
             _doubt(case, item)
 
 
 def _doubt(case: ImportedCase, item: Samples) -> None:
-    """What can't be: a time below 0, a share beyond 1."""
+    """Add doubts about impossible values: a time below 0, or a share above 1."""
     metric = item.metric
     is_time = metric.role == "latency" or (metric.unit in NANOSECONDS and metric.direction == "lower")
     if is_time and (least := min(item.values)) < 0:
@@ -157,7 +158,7 @@ def _doubt(case: ImportedCase, item: Samples) -> None:
 
 
 def _finite(value: Setting) -> Setting:
-    """A rate of `inf` is a text: scenarios have finite numbers."""
+    """Return a number such as `inf` as text, because scenarios have finite numbers."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -176,7 +177,7 @@ def _write(folder: ImportFolder, found: Imported, kind: str, file: ForeignFile) 
     )  # fmt: skip
     try:
         scenario, text = dump_yaml(scenario_of(reading)), reading.model_dump_json(indent=1)
-    except ValueError as error:  # half a character in a name
+    except ValueError as error:  # an unpaired surrogate in a name
         file.problem(f"a name in it is no text: {str(error)[:200]}")
     if len(scenario.encode()) > MAX_BYTES:
         most = f"a scenario of all of them has more than {MAX_BYTES >> 20} MiB"
@@ -191,16 +192,16 @@ def _write(folder: ImportFolder, found: Imported, kind: str, file: ForeignFile) 
         file.problem("it changed while it was read")
     write_text(folder.scenario, scenario)
     write_text(folder.reading, text)
-    write_text(folder.run, new_run_id())  # before there is a run: asked twice, also at once, there is one
+    write_text(folder.run, new_run_id())  # before the run exists, so that concurrent imports give one run
 
 
 def _copy(source: Path, place: Path) -> None:
-    """A file of its own; where the file system can, one that shares its blocks with the source."""
+    """Copy a file; if the file system can, the copy shares its blocks with the source."""
     with source.open("rb") as reading, place.open("wb") as writing:
         try:
             while os.copy_file_range(reading.fileno(), writing.fileno(), _MOST_AT_ONCE):
                 pass
-        except OSError:  # from one file system to another, on kernels that can't
+        except OSError:  # between file systems, on kernels that can't
             shutil.copyfile(source, place)
 
 
@@ -212,7 +213,7 @@ def _read_case(case: ImportedCase, series: list[ReadSeries]) -> ReadCase:
 
 
 def scenario_of(reading: ImportedReading) -> Mapping[str, Any]:
-    """An ordinary scenario: a point for each case of the file."""
+    """Return an ordinary scenario with one point per case of the file."""
     scenario: dict[str, Any] = {
         "scenario": reading.kind,
         "description": f"{reading.file}, sha256 {reading.sha256}, written by {reading.tool}: imported, not run here.",
@@ -239,12 +240,12 @@ def scenario_of(reading: ImportedReading) -> Mapping[str, Any]:
 
 
 def _columns(prefix: str, own: Mapping[str, Any], every: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """All points have the same keys; null where a case has no such setting."""
+    """Return the columns of a point. All points have the same keys; null if a case lacks the setting."""
     return {f"{prefix}{name}": own.get(name) for name in sorted({name for each in every for name in each})}
 
 
 def _plain(value: Any) -> Any:
-    """A `$` of a name is no variable of the scenario."""
+    """Return a value with `$` escaped, because a name must not start a variable of the scenario."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return value.replace("$", "$$") if isinstance(value, str) else value

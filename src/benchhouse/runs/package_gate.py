@@ -1,7 +1,7 @@
-"""Whether trusted.yaml lets the packages of a run through: by their scans, and by who signed them.
+"""Decides whether trusted.yaml allows the packages of a run, by their scans and by who signed them.
 
-Every door comes through `check`, where a run is opened and where it goes on; and through `check_environments` before an
-isolated environment is made, as that already runs code of its packages.
+Every entry point goes through `check` when a run is opened or resumed, and through `check_environments` before an
+isolated environment is made, because that already runs code of its packages.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,16 +34,16 @@ _OURS = "benchhouse"
 
 
 def policy_of(workspace: WorkspaceFolder) -> PackagePolicy | None:
-    """What `packages:` of trusted.yaml says; None where it says nothing."""
+    """Return `packages:` of trusted.yaml; None if it has none."""
     trusted = read_trusted(workspace)
     return trusted.packages if trusted else None
 
 
 def check(workspace: WorkspaceFolder, prepared: "PreparedRun") -> str:
-    """Raises where trusted.yaml does not let the packages of a run through; a warning where it only advises.
+    """Return a warning if trusted.yaml only advises against the packages of a run. Raise BenchError if it forbids them.
 
-    Experiments that come with this Benchhouse are no packages; what else their environments install is looked at, and
-    what a nexus registers is signed all the same.
+    Experiments that come with this Benchhouse are exempt; other contents of their environments are checked, and what a
+    nexus registers must be signed nevertheless.
     """
     gate = _Gate.of(workspace)
     if gate is None:
@@ -61,7 +61,7 @@ def check(workspace: WorkspaceFolder, prepared: "PreparedRun") -> str:
 def check_environments(
     workspace: WorkspaceFolder, specs: Iterable[RuntimeSpec], place: RuntimeContext, asked_by: str
 ) -> str:
-    """The same of isolated environments that were not made yet, so that nothing of them has run."""
+    """Check isolated environments that were not made yet, so that nothing in them has run."""
     gate = _Gate.of(workspace)
     if gate is None:
         return ""
@@ -70,13 +70,13 @@ def check_environments(
 
 
 def run_subjects(prepared: "PreparedRun") -> list[Subject]:
-    """What trials would bring from here: distributions that are installed, with all that they need."""
+    """Return the installed distributions that trials would use, with all their dependencies."""
     return [(name, components_of(name)) for name in _names(prepared)]
 
 
 @contextmanager
 def site_of(spec: RuntimeSpec, place: RuntimeContext) -> Iterator[Path]:
-    """`site-packages` of an isolated environment: as it was made, else what it would be made of, unpacked."""
+    """Yield `site-packages` of an isolated environment, or otherwise the unpacked packages that it would be made of."""
     runtime: Runtime = plug("runtimes", spec.kind)()
     if not isinstance(runtime, Unpacks):
         raise BenchError(f"what is inside of an image ({spec.kind}) can't be scanned", "run it in a venv")
@@ -93,7 +93,7 @@ def environment_name(spec: RuntimeSpec) -> str:
 
 
 def registered_in(prepared: "PreparedRun") -> list[Path]:
-    """Folders of a nexus that a scenario and its benchmarks come from: those are held to their commits."""
+    """Return the folders of a nexus that a scenario and its benchmarks come from; they are checked by their commits."""
     files = [prepared.home.absolute() / "scenario.yaml"]
     registered: Registered | None = prepared.registered
     while registered is not None:
@@ -103,7 +103,7 @@ def registered_in(prepared: "PreparedRun") -> list[Path]:
 
 
 def _registered_folders(file: Path) -> Iterator[Path]:
-    """`packages/PACKAGE`, or `benchmarks`, of every nexus that has the file: one may be put into another."""
+    """Yield `packages/PACKAGE` or `benchmarks` of every nexus that has the file, because one may contain another."""
     for root in filter(is_nexus, file.parents):
         match file.relative_to(root).parts:
             case ("packages", package, _, *_):
@@ -113,7 +113,7 @@ def _registered_folders(file: Path) -> Iterator[Path]:
 
 
 def _names(prepared: "PreparedRun") -> list[str]:
-    """Distributions whose experiments run in this Python."""
+    """Return the distributions whose experiments run in this Python."""
     here = any(spec.kind == "process" for spec in prepared.plan.runtimes)
     names = dict.fromkeys(item.distribution for item in prepared.listed if item.distribution != _OURS)
     return list(names) if here else []
@@ -121,7 +121,7 @@ def _names(prepared: "PreparedRun") -> list[str]:
 
 @dataclass
 class _Gate:
-    """One look at all that is to run, by what trusted.yaml asks for."""
+    """One check of everything that is to run, by the rules of trusted.yaml."""
 
     workspace: WorkspaceFolder
     trusted: TrustedFile
@@ -141,7 +141,7 @@ class _Gate:
             self.hints.append(standing.next)
 
     def installed(self, name: str) -> None:
-        """A distribution of this Python."""
+        """Check a distribution of this Python."""
         try:
             if self.policy.advisories:
                 self._scan((name, components_of(name)))
@@ -161,7 +161,7 @@ class _Gate:
                 self._could_not_look(error)
 
     def close(self, asked_by: str) -> str:
-        """A warning, or nothing; raises where something is refused."""
+        """Return a warning or an empty text. Raise BenchError if something is forbidden."""
         scans, signatures = self.policy.scans == "required", self.policy.signatures == "required"
         refused = [*(self.unscanned if scans else ()), *(self.unsigned if signatures else ())]
         if not self.unscanned and not self.unsigned:
@@ -180,7 +180,7 @@ class _Gate:
             self.sign(of_distribution(self.workspace, self.trusted, item, here=False))
 
     def _could_not_look(self, error: BenchError) -> None:
-        """A rule that could not be looked at lets nothing through."""
+        """Record a check that could not be made as a failure."""
         if self.policy.advisories:
             self.unscanned.append(error.message)
         if self.policy.signatures:

@@ -1,6 +1,6 @@
-"""Signatures of what others wrote: of a distribution's files, or of the commit that a folder is checked out from.
+"""Signatures of third-party code: of a distribution's files, or of the commit that a folder is checked out from.
 
-A signature counts by a key that trusted.yaml has of somebody who may register, and that has not ended, today.
+A signature counts if trusted.yaml lists its key, unexpired today, for a person who may register.
 """
 
 import re
@@ -40,21 +40,22 @@ _SIGSTORE = ("*.sigstore", "*.sigstore.json", "*.attestation")
 
 @dataclass(frozen=True)
 class SignatureStanding:
-    """Whether something that others wrote is signed by somebody who may register."""
+    """The signature status of third-party code."""
 
     subject: str
     """The distribution and its version, or the folder."""
     signed: bool
     signed_by: str
-    """Whose signature it is; empty where there is none that counts."""
+    """The person whose signature counts; empty if none does."""
     says: str
-    """By what it is signed; or why that does not count, with the file."""
+    """The signature that counts, or why none does, with the file."""
     next: str = ""
-    """What to do about it."""
+    """The remedy; empty if none is needed."""
 
 
 def sign_files(workspace: WorkspaceFolder, trusted: TrustedFile, files: DistributionFiles, key: Path) -> Path:
-    """Sign what a distribution brings; the file lies in `signatures/` of the nexus, else of the workspace."""
+    """Sign the files of a distribution. Return the signature file in `signatures/` of the nexus, or otherwise the
+    workspace."""
     _check_name(files)
     signer = owner_of(trusted, key)
     if not trusted.may_register(signer):
@@ -77,7 +78,7 @@ def sign_files(workspace: WorkspaceFolder, trusted: TrustedFile, files: Distribu
 
 
 def of_files(workspace: WorkspaceFolder, trusted: TrustedFile, files: DistributionFiles) -> SignatureStanding:
-    """By the files that lie in `signatures/`: one of them must be about exactly these."""
+    """Return the status by the files in `signatures/`: one of them must cover exactly these files."""
     _check_name(files)
     subject, reasons = f"{files.package} {files.version}", list[str]()
     for path in sorted(_folder(workspace).glob(f"{files.package}-{files.version}-*.json")):
@@ -101,7 +102,8 @@ def of_files(workspace: WorkspaceFolder, trusted: TrustedFile, files: Distributi
 def of_distribution(
     workspace: WorkspaceFolder, trusted: TrustedFile, distribution: Distribution, *, here: bool = True
 ) -> SignatureStanding:
-    """Of what is installed; where that is a link to a folder, of its commit. `here`: it is what this Python imports."""
+    """Return the status of an installed distribution; an editable install is checked by its commit. `here`: this Python
+    imports it."""
     source = editable_source(distribution)
     name = f"{distribution.metadata['Name']} {distribution.version}"
     try:
@@ -122,7 +124,7 @@ def of_distribution(
 
 
 def of_folder(trusted: TrustedFile, folder: Path, subject: str = "") -> SignatureStanding:
-    """Of a folder of a git checkout: its commit is signed, and all of it is as in that commit."""
+    """Return the status of a folder in a git checkout: its commit must be signed, and the folder unchanged since."""
     subject = subject or str(folder)
     today = datetime.now(UTC).date()
     keys = {name: trusted.keys_of(name, today) for name in trusted.people}
@@ -148,7 +150,7 @@ def of_folder(trusted: TrustedFile, folder: Path, subject: str = "") -> Signatur
 
 
 def _check_name(files: DistributionFiles) -> None:
-    """Raises where what a package calls itself could lead to another file than that of its signature."""
+    """Raise BenchError if a package's name could lead to a file other than its signature."""
     for text in (files.package, files.version):
         if not _NAME.fullmatch(text):
             raise BenchError(f"{quote(text[:60])} is no name or version of a package", "see its METADATA")
@@ -166,7 +168,8 @@ def _doubt(trusted: TrustedFile, files: DistributionFiles, item: SignedPackage) 
 
 
 def _is_shadowed(distribution: Distribution, folder: Path, names: set[str]) -> str:
-    """Where Python would import a module of it from another place; `names`: of its files, where they are known."""
+    """Return why Python would import one of its modules from elsewhere, or an empty text. `names`: its files, empty if
+    unknown."""
     home = folder.resolve()
     for module in sorted(entry_modules(distribution)):
         spec = find_spec(module)

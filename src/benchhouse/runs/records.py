@@ -1,4 +1,4 @@
-"""The ledger entry of a run: a new one, the unfinished one of the same plan, or an earlier one to carry on."""
+"""The ledger entry of a run: a new one, the unfinished one of the same plan, or an earlier one to resume."""
 
 import os
 import shutil
@@ -41,10 +41,10 @@ def open_run(
     new: bool | str = False,
     finished_too: bool = False,
 ) -> Ledger:
-    """The unfinished run of the same plan and conditions, if there is one and `new` is not asked; else a new run,
-    which is called `new` where that is a text.
+    """Return the unfinished run of the same plan and conditions if there is one and `new` is not set; otherwise a new
+    run, named `new` if that is a text.
 
-    With `finished_too` (to run failed trials again) code that was mended meanwhile is no hindrance, but is told.
+    With `finished_too` (to run failed trials again) code that has changed in the meantime is allowed and reported.
     """
     if prepared.plan.code is None:
         raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
@@ -73,13 +73,14 @@ def open_run(
         return create_run(workspace, prepared, path)
     admit(workspace, prepared, unfinished)
     say(f"resuming run {unfinished.folder.run_id} (bench run --new starts afresh)")
-    # What the plan does not cover, such as the budget, may have been edited.
+    # Parts that the plan does not cover, such as the budget, may have been edited.
     write_text(unfinished.folder.scenario, prepared.file.text)
     return unfinished
 
 
 def check_packages(workspace: WorkspaceFolder, prepared: PreparedRun) -> str:
-    """Raises where trusted.yaml does not let the packages of a run through; a warning where it only advises."""
+    """Return a warning if trusted.yaml only advises against the packages of a run. Raise BenchError if it forbids
+    them."""
     if not workspace.trusted.is_file():
         return ""
     from benchhouse.runs.package_gate import check  # few workspaces have a policy
@@ -88,10 +89,10 @@ def check_packages(workspace: WorkspaceFolder, prepared: PreparedRun) -> str:
 
 
 def _check_ready(workspace: WorkspaceFolder, prepared: PreparedRun, unfinished: Ledger | None) -> str:
-    """Raises BenchError where a run could not come to its end; returns a warning, or nothing.
+    """Return a warning or an empty text. Raise BenchError if a run could not be finished.
 
-    Jobs elsewhere must find what they need, and results must have room; those of `unfinished`, the run that would be
-    resumed, have theirs already.
+    Jobs elsewhere must find what they need, and results must have room. Finished trials of `unfinished`, the run that
+    would be resumed, need no more room.
     """
     if prepared.plan.scenario.executor != "local":
         _require_shared(workspace, prepared)
@@ -118,8 +119,8 @@ def open_executor(
     check: bool = True,
     say: Say = lambda text: None,
 ) -> Executor:
-    """The scenario's executor; raises at once when it can't give what a trial asks for."""
-    scenario = prepared.plan.scenario.model_copy(update={"limits": prepared.plan.limits})  # of its benchmark, too
+    """Return the scenario's executor. Raise BenchError at once if it can't provide what a trial requests."""
+    scenario = prepared.plan.scenario.model_copy(update={"limits": prepared.plan.limits})  # with its benchmark's
     if parallel:
         scenario = scenario.model_copy(update={"parallel": parallel})
     assignment = Assignment(scenario.parallel, scenario, prepared.site, run, say)
@@ -134,7 +135,7 @@ def open_executor(
 
 
 def check_resources(executor: Executor, plan: Plan) -> None:
-    """Raises where it can't give what a trial asks for; where that varies, with the value that it lacks."""
+    """Raise BenchError if the executor can't provide what a trial requests, with the value if resources vary."""
     for resources in plan.all_resources:
         try:
             executor.check(resources)
@@ -147,9 +148,9 @@ def check_resources(executor: Executor, plan: Plan) -> None:
 
 
 def create_run(workspace: WorkspaceFolder, prepared: PreparedRun, path: Path, run_id: str | None = None) -> Ledger:
-    """A new run, within what its submitter may start or by an approval, for which this is the one run.
+    """Create a run within what its submitter may start, or by an approval, which only this run may use.
 
-    A scenario that was made in Python has no file: the run's own copy stands for it.
+    A scenario that was made in Python has no file: the run's own copy replaces it.
     """
     admitted = admit(workspace, prepared)
     plan, run_id, approved = prepared.plan, run_id or new_run_id((list_runs(workspace) or [""])[-1]), admitted.approval
@@ -180,16 +181,16 @@ def create_run(workspace: WorkspaceFolder, prepared: PreparedRun, path: Path, ru
     texts |= {"contract": prepared.contract.document.text} if prepared.contract else {}
     texts |= {"approval": copy_text(approved)} if approved else {}
     ledger = Ledger.create(workspace, record, texts)
-    if approved and (error := used_up(workspace, approved, run_id)):  # by another, at this very moment
+    if approved and (error := used_up(workspace, approved, run_id)):  # another run used it at this very moment
         shutil.rmtree(ledger.folder.path)
         raise error
     return ledger
 
 
 def resume_run(workspace: WorkspaceFolder, token: str, elsewhere: Where | None = None) -> tuple[Ledger, PreparedRun]:
-    """An earlier run and its plan, read from the ledger alone; what is missing may run `elsewhere`.
+    """Return an earlier run and its plan, read from the ledger alone; what is missing may run `elsewhere`.
 
-    The plan does not cover where it runs, so its digest stays; each trial's evidence says which executor ran it.
+    The plan does not cover where it runs, so its digest stays; each trial's evidence names the executor that ran it.
     """
     ledger = Ledger(workspace.run(find_run(workspace, token)))
     record = ledger.record

@@ -1,7 +1,7 @@
-"""Results in one place for all: sent to where workspace.yaml says after each run; what is not there yet is known.
+"""Share results with a team: after each run they are sent to the places that workspace.yaml names.
 
-A journal in the workspace remembers what arrived. It only saves work: whatever it lacks is sent again, and store and
-engine leave what they have. A server that is away costs a warning, never a run.
+A journal in the workspace records what arrived. It only saves work: whatever it lacks is sent again, and store and
+engine keep what they have. A server that is away causes a warning and never fails a run.
 """
 
 import os
@@ -33,7 +33,7 @@ Note = Callable[[str], None]
 
 
 class Arrived(Model):
-    """One line of the journal: a trial or a run, as it was, is there."""
+    """A line of the journal: a trial or run, with its stamp, that has arrived."""
 
     to: str
     what: str
@@ -41,7 +41,7 @@ class Arrived(Model):
 
 
 class DeadLetter(Model):
-    """One line of the dead letters: a document that was refused for good, and why."""
+    """A line of the dead letters: a document that was rejected for good, with the reason."""
 
     to: str
     status: int
@@ -53,18 +53,18 @@ class DeadLetter(Model):
 
 @dataclass(frozen=True)
 class Destination:
-    """How much of the workspace is in one place, as far as is known here."""
+    """One shared place, and how much of the workspace it has as far as the journal shows."""
 
     to: str
     noun: str
     """`trial` in a store of evidence, `run` in an engine."""
     there: int
     missing: list[str]
-    """Trials (scenario/trial) or runs that are not there yet."""
+    """Trials (scenario/trial) or runs that have not arrived yet."""
     moved: int = 0
-    """Of those that are there, how many were sent just now."""
+    """Number of those that arrived just now."""
     problem: str = ""
-    """Why no more of them are."""
+    """Why more did not arrive; empty if nothing failed."""
 
     @property
     def summary(self) -> str:
@@ -73,24 +73,24 @@ class Destination:
 
 
 def settings(workspace: WorkspaceFolder) -> SharingSettings | None:
-    """None where the workspace shares nothing. Raises with every mistake in its place."""
+    """Return the sharing settings; None if the workspace shares nothing. Raise with the place of every mistake."""
     file = workspace_file(workspace)
     return file.warehouse if file else None
 
 
 def workspace_file(workspace: WorkspaceFolder) -> WorkspaceFile | None:
-    """workspace.yaml, where there is one."""
+    """Return the contents of workspace.yaml; None if there is no such file."""
     path = workspace.settings
     return validated(load_yaml(path), WorkspaceFile) if path.is_file() else None
 
 
 def standing(workspace: WorkspaceFolder) -> list[Destination]:
-    """What is where, by the journal; nobody is asked."""
+    """Return what has arrived at each place, by the journal, without any request."""
     return [place.standing() for place in _places(workspace)]
 
 
 def share(workspace: WorkspaceFolder) -> list[Destination]:
-    """Send what is not there yet, the evidence first; where that can't go, the tables still do."""
+    """Send what has not arrived yet, evidence first; if evidence can't be sent, the tables still are."""
     places = _places(workspace)
     if not places:
         raise BenchError(f"{workspace.root} shares nothing", NAME_IT)
@@ -98,7 +98,7 @@ def share(workspace: WorkspaceFolder) -> list[Destination]:
 
 
 def after_run(workspace: WorkspaceFolder, note: Note) -> None:
-    """Share, and note what could not be: the run is whole here in any case."""
+    """Share the results, and note what could not be shared: the run is complete here in any case."""
     try:
         for place in [place.send() for place in _places(workspace)]:
             if place.missing:
@@ -120,11 +120,11 @@ class _Place(ABC):
 
     @abstractmethod
     def here(self) -> dict[str, str]:
-        """All that is to be there, with what changes when it does."""
+        """Return what should be there, by name; its stamp changes when it does."""
 
     @abstractmethod
     def transfer(self, names: Sequence[str]) -> dict[str, str]:
-        """Send these, and tell `arrived` of each; those that were refused, with the reason."""
+        """Send these and call `arrived` for each. Return the rejected ones with the reason."""
 
     def standing(self) -> Destination:
         stamps = self.here()
@@ -141,7 +141,7 @@ class _Place(ABC):
             refused = self.transfer(before.missing)
         except BenchError as error:
             problem = error.message.strip().partition("\n")[0]
-        finally:  # what arrived is known, whatever broke off the rest
+        finally:  # what arrived is recorded, whatever interrupted the rest
             self._write_down()
         problem = problem or next((f"{name}: {reason}" for name, reason in refused.items()), "")
         after = self.standing()
@@ -193,7 +193,7 @@ class _Tables(_Place):
     noun = "run"
 
     def here(self) -> dict[str, str]:
-        from benchhouse.warehouse.engine_lake import LakeEngine  # brings pyarrow
+        from benchhouse.warehouse.engine_lake import LakeEngine  # imports pyarrow
 
         with closing(LakeEngine(self.workspace)) as lake:
             return {run_id: _stamp(files) for run_id, files in lake.runs().items()}
@@ -214,7 +214,7 @@ class _Tables(_Place):
 
 
 class _SearchIndex(_Tables):
-    """Numbers and logs of collected runs in a search engine; what it will never take is kept as dead letters."""
+    """Numbers and logs of collected runs in a search engine. Documents that it rejects for good become dead letters."""
 
     def __init__(self, workspace: WorkspaceFolder, index: SearchIndex) -> None:
         super().__init__(workspace, without_secrets(f"{index.url}/{index.prefix}"))
@@ -244,12 +244,12 @@ class _SearchIndex(_Tables):
 
 
 def store_of(workspace: WorkspaceFolder, sharing: SharingSettings) -> tuple[str, str]:
-    """Address and endpoint of the store of evidence; both empty where none is named."""
+    """Return the address and endpoint of the store of evidence; both are empty if none is named."""
     return (_address(workspace, sharing.evidence), sharing.endpoint) if sharing.evidence else ("", "")
 
 
 def engine_of(workspace: WorkspaceFolder) -> str:
-    """Address of the engine that a team shares; raises where workspace.yaml names none."""
+    """Return the address of the team's engine. Raise BenchError if workspace.yaml names none."""
     sharing = settings(workspace)
     if sharing is None or not sharing.share:
         raise BenchError("workspace.yaml names no store of the team", NAME_IT)
@@ -257,7 +257,7 @@ def engine_of(workspace: WorkspaceFolder) -> str:
 
 
 def note_pulled(workspace: WorkspaceFolder, runs: Mapping[str, Mapping[str, str]]) -> None:
-    """Remember of runs that came from the engine, with the digests of their tables, that they are there."""
+    """Record that runs pulled from the engine are there, with the digests of their tables."""
     engine = engine_of(workspace)
     known = {(line.what, line.stamp) for line in _journal(workspace) if line.to == engine}
     stamps = {(run_id, _stamp(files)) for run_id, files in runs.items()}
@@ -286,6 +286,6 @@ def _places(workspace: WorkspaceFolder) -> list[_Place]:
 
 
 def _address(workspace: WorkspaceFolder, written: str) -> str:
-    """A folder is looked for beside workspace.yaml, wherever the command is given."""
+    """Return the address; a folder is relative to workspace.yaml, wherever the command is run."""
     is_folder = ":" not in written and not written.startswith("$")
     return str(workspace.root / Path(written).expanduser()) if is_folder else written

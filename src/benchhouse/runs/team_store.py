@@ -1,6 +1,6 @@
-"""The team's store, followed: runs that are new in the engine of workspace.yaml come here; when it last answered.
+"""Follow the team's store: fetch runs that are new in the engine of workspace.yaml, and record when it last answered.
 
-What is known stands in one file of the workspace, so that those who show it need not be those who look.
+The state is in one file of the workspace, so that the process that shows it need not be the one that fetches.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -14,11 +14,11 @@ from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model
 from benchhouse.schema.secrets import without_secrets
 
-_PATIENCE_S = 60.0  # beyond three turns: so long a look at a large store may take
+_PATIENCE_S = 60.0  # added to three intervals, because fetching from a large store may take this long
 
 
 class Followed(Model):
-    """How it stands with the engine that a workspace follows."""
+    """The state of the engine that a workspace follows."""
 
     engine: str = Field(description="Its address, without a password.")
     every_s: float = Field(description="Seconds between two looks.")
@@ -30,7 +30,8 @@ class Followed(Model):
     since: str = Field("", description="Since when it does not, UTC.")
 
     def away_since(self) -> str:
-        """Since when nothing is heard of it; empty: it answers. Also where whoever looks is held up, or has died."""
+        """Return since when the engine has not answered; empty if it answers. A follower that hangs or has died counts,
+        too."""
         if self.problem or not self.answered:
             return self.since
         late = datetime.now(UTC) - datetime.fromisoformat(self.answered)
@@ -38,7 +39,7 @@ class Followed(Model):
 
 
 def followed(workspace: WorkspaceFolder) -> Followed | None:
-    """What the last look told; None where nobody has looked yet."""
+    """Return the result of the last fetch; None if there was none yet."""
     try:
         known = Followed.model_validate_json(workspace.followed.read_bytes())
     except (OSError, ValidationError):
@@ -47,7 +48,7 @@ def followed(workspace: WorkspaceFolder) -> Followed | None:
 
 
 def look(workspace: WorkspaceFolder, every_s: float) -> Followed:
-    """Bring what is new; what goes wrong is told in the answer, and the next look may do better."""
+    """Fetch what is new. Failures are part of the answer, and the next call may succeed."""
     from benchhouse.warehouse.transfer import pull
 
     before = followed(workspace)
