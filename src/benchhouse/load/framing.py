@@ -1,6 +1,6 @@
-"""Framing of an HTTP/1.1 answer: where its head ends, what of the rest is body, and where it is complete.
+"""Framing of an HTTP/1.1 answer: where its head ends, what is its body, and where it is complete.
 
-Bytes may come cut anywhere. An answer ends where its framing says so, not where the bytes look like an end.
+Bytes may be split anywhere. Only the framing determines where an answer ends, even if its bytes look like an end.
 """
 
 import re
@@ -17,31 +17,31 @@ _FIELD = re.compile(
 )
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?")
 _HEAD_LIMIT = 1 << 18
-_BODY_LIMIT = 128 << 20  # of what is kept in memory
-_EVENT_LIMIT = 8 << 20  # of a line in a stream of events
+_BODY_LIMIT = 128 << 20  # of the part kept in memory
+_EVENT_LIMIT = 8 << 20  # of a line in an event stream
 _LINE_LIMIT = 1 << 16
 _LAST = b"0\r\n\r\n"
-_SIZE, _LINE_END, _TRAILERS = 0, -1, -2  # what comes next in a chunked body, where it is not content
+_SIZE, _LINE_END, _TRAILERS = 0, -1, -2  # the next part of a chunked body, if it is not content
 
 
 class Malformed(Exception):  # noqa: N818 - it never leaves the connection
-    """The answer is not HTTP/1.1; says why."""
+    """The answer is not HTTP/1.1; the message contains the reason."""
 
 
 class Head(NamedTuple):
-    """What the head of an answer says about its framing."""
+    """The framing that the head of an answer declares."""
 
     status: int
     chunked: bool
-    length: int | None  # None: chunked, or up to the end of the connection
-    closing: bool  # the server closes the connection after it
-    events: bool  # the body is a stream of events, line by line
+    length: int | None  # None: chunked, or until the connection ends
+    closing: bool  # whether the server closes the connection afterwards
+    events: bool  # whether the body is an event stream, line by line
 
 
 class IncomingResponse:
-    """One answer as it comes in. `feed` takes its bytes; afterwards `status`, `head` and `body` can be read.
+    """One answer while it arrives. `feed` takes its bytes; afterwards `status`, `head`, and `body` can be read.
 
-    With a sink the body of a good answer goes there and is not kept; what comes with an error is always kept.
+    With a sink, the body of a good answer goes there and is not kept; the body of an error is always kept.
     """
 
     __slots__ = (
@@ -60,19 +60,19 @@ class IncomingResponse:
 
     def __init__(self, sink: BodySink | None = None) -> None:
         self.sink = sink
-        self.sunk = 0  # bytes that went there
+        self.sunk = 0  # bytes that went to the sink
         self.status = 0  # 0 until the head is complete
         self.head = b""
         self.body = bytearray()
         self.closing = False  # whether the connection can't be used again
-        self._pending = b""  # the beginning of a head or of a line, whose end has not come
+        self._pending = b""  # the start of a head or line that is not complete
         self._chunked = self._events = False
-        self._line = 0  # where a line of the body begins, as last looked
-        self.left: int | None = 0  # bytes of the body or chunk; None up to the end of the connection
+        self._line = 0  # start of the last line of the body that was checked
+        self.left: int | None = 0  # missing bytes of the body or chunk; None until the connection ends
 
     @property
     def begun(self) -> bool:
-        """Whether any of it has come."""
+        """Whether any part of the answer has arrived."""
         return bool(self.status or self._pending)
 
     @property
@@ -81,21 +81,21 @@ class IncomingResponse:
 
     @property
     def only_sinks(self) -> bool:
-        """Whether all that is still to come goes into the sink as it is, and may come in any buffer."""
+        """Whether all further bytes go into the sink unchanged, so that any buffer may receive them."""
         return self.sink is not None and self.status > 0 and not self._chunked
 
     @property
     def missing(self) -> int | None:
-        """Bytes that are to come, where the head says so; None where the rest itself shows its end."""
+        """Bytes still to come, if the head declares them; None if the rest marks its own end."""
         return None if self._chunked else self.left
 
     @property
     def size(self) -> int:
-        """Of the body, as far as it has come."""
+        """Size of the body received so far."""
         return self.sunk or len(self.body)
 
     def feed(self, data: bytes) -> bool:
-        """Take the next bytes; whether the answer is complete now. Raises Malformed."""
+        """Take the next bytes. Return whether the answer is complete. Raises Malformed."""
         if not self.status:
             self._pending += data
             if not self._parse_head():
@@ -111,20 +111,20 @@ class IncomingResponse:
         if self.left is None:
             return False
         self.left -= len(data)
-        if self.left < 0:  # more than was announced: what follows can't be told apart from the next answer
+        if self.left < 0:  # more than announced: the rest can't be distinguished from the next answer
             del self.body[self.left :]
             self.closing = True
         return self.left <= 0
 
     def feed_reads(self, data: bytes, reads: bytes) -> tuple[bool, bytes]:
-        """As `feed` of several reads, told by the marks of a poller, all at once where they hold whole chunks; whether
-        the answer is complete, and the marks up to the read that completed it."""
+        """Do the same as `feed` for several reads, given by the marks of a poller, but whole chunks all at once. Return
+        whether the answer is complete, and the marks up to the read that completed it."""
         at, marks, complete = 0, b"", False
         if self._chunked and self.left == _SIZE and self.sink is None and not self._pending:
             at, content, marks = whole_chunks(data, reads, len(self.body))
             self.body += content
         for end, stamp, floor, _ in READ.iter_unpack(reads[len(marks) // MARK.size * READ.size :]):
-            if complete:  # what follows can't be told apart from the next answer
+            if complete:  # the rest can't be distinguished from the next answer
                 self.closing = True
                 break
             complete = self.feed(data[at:end])
@@ -135,7 +135,7 @@ class IncomingResponse:
         return complete, marks
 
     def _check_size(self) -> None:
-        """What is kept has bounds, whatever a server sends: else reading it could outlast any time limit."""
+        """Limit what is kept, whatever a server sends: otherwise reading it could exceed any time limit."""
         size = len(self.body)
         if size + (self.left or 0) > _BODY_LIMIT:
             raise Malformed(f"the answer has more than {_BODY_LIMIT >> 20} MiB")
@@ -145,7 +145,7 @@ class IncomingResponse:
                 raise Malformed(f"a line of the stream has more than {_EVENT_LIMIT >> 20} MiB")
 
     def feed_sink(self, data: bytes | memoryview) -> bool:
-        """As `feed`, where the head has come and there is a sink."""
+        """Do the same as `feed`, once the head has arrived and there is a sink."""
         assert self.sink is not None
         if self._chunked:
             complete = self._dechunk(bytes(data))
@@ -191,7 +191,7 @@ class IncomingResponse:
             if data[at:] == _LAST:  # as nearly every stream ends
                 return True
         while at < end:
-            if left > 0:  # of a chunk's content
+            if left > 0:  # inside the content of a chunk
                 part = data[at : at + left]
                 body += part
                 at, left = at + len(part), left - len(part) or _LINE_END
@@ -218,7 +218,7 @@ class IncomingResponse:
                 at = start
                 continue
             size = chunk_size(data[at:line_end])
-            if start + size + 2 <= end and size:  # all of it is here
+            if start + size + 2 <= end and size:  # the whole chunk has arrived
                 if not data.startswith(b"\r\n", start + size):
                     raise _too_long(data[start + size :])
                 body += data[start : start + size]
@@ -229,9 +229,9 @@ class IncomingResponse:
         return False
 
 
-@lru_cache(maxsize=256)  # most answers of a server have the same head, but for its date
+@lru_cache(maxsize=256)  # most answers of a server have the same head, except for its date
 def read_head(head: bytes) -> Head:
-    """Raises Malformed for a head that is not HTTP/1.1."""
+    """Parse a head. Raises Malformed if it is not HTTP/1.1."""
     start = _START.match(head)
     if start is None or start[2] == b"101":
         raise Malformed(f"not an HTTP answer: {head[:60]!r}")

@@ -1,4 +1,4 @@
-"""Offers load through HTTP connections on the reactor: the way for drivers that speak HTTP/1.1."""
+"""Generates load through HTTP connections on the reactor, for drivers of HTTP/1.1."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -19,19 +19,19 @@ from benchhouse.load.traces import Traces
 _SECOND_NS = 1_000_000_000
 _TICK_NS = 20_000_000
 _PREOPEN_LIMIT_NS = 10 * _SECOND_NS
-_MOST_CONNECTING = 256  # at a time: more may not fit into a server's backlog, and be tried again a second later
-_RAMP_SHARE = 0.5  # of the warm-up, in which the clients of a closed loop begin one after the other
-_BACK_OFF_NS = 50_000_000  # of a client that failed: a server in need is not to be hammered
+_MOST_CONNECTING = 256  # at a time: more may not fit into a server's backlog, and be retried a second later
+_RAMP_SHARE = 0.5  # of the warm-up, during which the clients of a closed loop start one after the other
+_BACK_OFF_NS = 50_000_000  # of a client that failed: do not flood a server in trouble
 _DEAD_AFTER_NS = 3 * _SECOND_NS
 _REFUSAL = ("http_400", "http_401", "http_403", "http_404", "http_405", "http_422", "http_501", "malformed", "redirect")
-_MOST_REFUSALS = 20  # without a good answer; then none is to be expected
-_AT_A_TIME = 32  # answers that go into the book together
+_MOST_REFUSALS = 20  # without a good answer; after that none is expected
+_AT_A_TIME = 32  # answers that are recorded together
 _MOST_EARLY_NS = 400_000
-_EARLY_SHARE = 0.2  # of the mean gap between two requests: this much of a core, at most, goes into being on time
+_EARLY_SHARE = 0.2  # of the mean gap between two requests: at most this share of a core is spent on being on time
 
 
 class SocketLoad:
-    """One process's share of a load. `prepare` connects, `run` offers the load from the clock's edge and drains it."""
+    """One process's share of a load. `prepare` connects; `run` starts the load at the clock's edge and drains it."""
 
     def __init__(
         self,
@@ -49,30 +49,31 @@ class SocketLoad:
         if self._count > 1:
             book.places = {endpoint.url: EndpointStats() for endpoint in endpoints}
         self._idle: deque[HttpConnection] = deque()
-        # Of one server the connection that was used last is the warmest; several are all to have their turn.
+        # With one server, the connection that was used last is the warmest; several servers take turns.
         self._next_idle = self._idle.popleft if self._count > 1 else self._idle.pop
         self._active: dict[HttpConnection, Call] = {}  # oldest first
-        self._waiting: deque[Call] = deque()  # due, and without a connection
-        self._clients = 0  # of a closed loop, that have not retired
+        self._waiting: deque[Call] = deque()  # due, but without a connection
+        self._clients = 0  # clients of a closed loop that have not retired
         self._due: Iterator[int] = iter(())
         self._due_is_over = False
-        self._good_ns = 0  # when something last went well
+        self._good_ns = 0  # end of the last successful request
         self._unconnected = 0  # requests since then that found no connection
-        self._refused = 0  # refusals since the start of the load, -1 once there was a good answer
-        self._refusal = ""  # the last of them
+        self._refused = 0  # refusals since the start of the load; -1 after a good answer
+        self._refusal = ""  # the last refusal
         self._ticks = 0
-        self._reads_first = False  # after a time in which this process did not run: answers may lie in the sockets
+        # after a time in which this process did not run: answers may be waiting in the sockets
+        self._reads_first = False
         self._timeout_ns = round(shape.timeout * _SECOND_NS)
-        self._late_ns = round(shape.error_limit * _SECOND_NS)  # from an answer to the next request
+        self._late_ns = round(shape.error_limit * _SECOND_NS)  # limit for the time from an answer to the next request
         self._open_loop, self._think_ns = shape.open_loop, round(shape.think_time * _SECOND_NS)
         self._in_bulk = hasattr(book.tally, "add_many")
-        self._booked_late = self._in_bulk and not shape.open_loop  # sends go into the book with their answers
-        self._ended: list[tuple[Call, CallResult]] = []  # not yet in the book
-        self.traces: Traces | None = None  # where a row is kept of each request
+        self._booked_late = self._in_bulk and not shape.open_loop  # sends are recorded with their answers
+        self._ended: list[tuple[Call, CallResult]] = []  # not recorded yet
+        self.traces: Traces | None = None  # if set, stores a row for each request
 
     def prepare(self, connections: int) -> str:
-        """Open connections before any time is measured, as many to each endpoint; the problem if none could be
-        opened."""
+        """Open connections before any time is measured, equally many per endpoint. Return the problem if none could be
+        opened, otherwise an empty text."""
         opened = [self._connection() for _ in range(-(-connections // self._count) * self._count)]
         waiting = deque(opened)
         connecting: list[HttpConnection] = []
@@ -139,7 +140,7 @@ class SocketLoad:
         ramp_ns = _RAMP_SHARE * (clock.window_ns - clock.begin_ns)
         self._next_of_client(clock.begin_ns)
         self._book.start_late_ns = monotonic_ns() - clock.begin_ns
-        for number in range(1, self._clients):  # at once they would keep in step, and come in bursts
+        for number in range(1, self._clients):  # starting all at once would keep them in step, in bursts
             place = (number * clock.shards + clock.shard) / share
             self._reactor.at(clock.begin_ns + round(ramp_ns * place), self._next_of_client)
 
@@ -167,7 +168,7 @@ class SocketLoad:
         self._plan_next()
 
     def _next_of_client(self, due_ns: int) -> None:
-        """A client of a closed loop sends its next request, or retires."""
+        """Send the next request of a client of a closed loop, or retire the client."""
         now = monotonic_ns()
         if self._clock.window_ns <= now < self._clock.end_ns and now - due_ns > self._late_ns:
             self._book.late_ns += now - max(due_ns, self._clock.window_ns)
@@ -197,7 +198,8 @@ class SocketLoad:
             self._book.most_in_flight = len(self._active)
 
     def _kept(self) -> HttpConnection | None:
-        """A connection that waits for a request; one that the server has closed meanwhile is left aside."""
+        """Return a connection that waits for a request, discarding those that the server has closed; None if there is
+        none."""
         while self._idle:
             if (connection := self._next_idle()).open:
                 return connection
@@ -228,7 +230,7 @@ class SocketLoad:
             return
         call.ended_ns = exchange.ended_ns
         call.sent_ns, call.sending_ns = exchange.sent_ns, exchange.sending_ns
-        call.due_ns = call.due_ns or call.sent_ns  # it may have failed before `send` came back
+        call.due_ns = call.due_ns or call.sent_ns  # it may have failed before `send` returned
         self._book.read_lag.add(connection.read_lag_ns)
         outcome = error
         if error is None and exchange.ended_ns - exchange.sent_ns > self._timeout_ns:  # between two ticks
@@ -250,7 +252,7 @@ class SocketLoad:
                 self._waiting[0].follow(call)
             if self._waiting and error is None:
                 self._send_waiting(0)
-            elif self._waiting:  # from the loop: the next one may fail at once, too
+            elif self._waiting:  # from the loop, because the next one may fail at once, too
                 self._reactor.at(exchange.ended_ns, self._send_waiting)
             elif self._due_is_over:
                 self._stop_when_empty()
@@ -290,7 +292,8 @@ class SocketLoad:
     def _settle_all(self) -> None:
         if self._ended:
             if self._booked_late:
-                self._book.wrote_many([call for call, _ in self._ended if not call.resent])  # those were booked then
+                # resent calls were recorded then
+                self._book.wrote_many([call for call, _ in self._ended if not call.resent])
             self._book.settle_many(self._ended)
             self._ended.clear()
 
@@ -306,7 +309,7 @@ class SocketLoad:
             self._fail_overdue(now)
         self._settle_all()
         self._book.beat(now, len(self._active))
-        if self._ticks % 5 == 0:  # a little at a time: counting a second's values at once would be a pause
+        if self._ticks % 5 == 0:  # in small steps: counting a second's values at once would be a pause
             for stream in self._book.streams():
                 self._reactor.later.append((self._count_some, (stream,)))
         if self._ticks % 50 == 0:
@@ -360,7 +363,7 @@ class SocketLoad:
 
 
 def _early_ns(shape: Shape) -> int:
-    """How long before a request of an open loop is due the process is awake: a core that slept wakes late."""
+    """Return how long before a request of an open loop is due the process must be awake: a sleeping core wakes late."""
     if not shape.open_loop:
         return 0
     rate = (shape.rps or 1_000) / shape.shards

@@ -1,8 +1,8 @@
-"""A process of an experiment that its worker's trials share, one after the other: `runtime: {shared: true}`.
+"""An experiment process that the trials of its worker share, one after the other: `runtime: {shared: true}`.
 
-What takes long to load, a library or a model on a GPU, is then loaded once. In return a trial finds what those before
-it left in memory, so it is told which number it has. Limits, outcomes, logs and evidence are those of any trial: what
-breaks one ends the process, and the next trial gets another.
+A library or a model on a GPU that takes long to load is then loaded only once. In return a trial finds what earlier
+ones left in memory, so it records its number. Limits, outcomes, logs, and evidence are those of any trial: a failure
+that breaks a trial ends the process, and the next trial gets another.
 """
 
 import contextlib
@@ -30,35 +30,35 @@ from benchhouse.worker.output import Capture
 from benchhouse.worker.server_logs import ServerLogs, pair, receive
 
 _MOST_BYTES = 1 << 16
-_ENDS = 3  # of a capture: stdout, stderr, and where logs are asked for
+_ENDS = 3  # of a capture: stdout, stderr, and the socket for log requests
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a shared process tells when a trial of its is over: what it used for that."""
+    """What a shared process used for a trial; it reports this when the trial is over."""
 
     cpu_s: float
     peak_rss_bytes: int
 
 
 class SharedProcess:
-    """As its worker holds it. It is forked for its first trial; its cage lives as long as it does."""
+    """The worker's handle of a shared process, which is forked for its first trial; its cage lives until it ends."""
 
     def __init__(self, spec: TrialSpec, cage: Cage) -> None:
         self.needs = _needs(spec)
         self.cage = cage
         self.pid = 0
-        self.trials = 1  # the one under way included
+        self.trials = 1  # including the current one
         self.line: socket.socket
         self.deaf = False
 
     def pair(self) -> socket.socket:
-        """The child's end of a new line."""
+        """Create a new line. Return the child's end."""
         self.line, theirs = pair()
         return theirs
 
     def begin(self, spec: TrialSpec, folder: TrialFolder, capture: Capture, scratch: Scratch) -> None:
-        """Give it the next trial. One that has ended meanwhile is found out by whoever waits for it."""
+        """Start the next trial. If the process has ended in the meantime, the caller that waits for it finds out."""
         self.trials += 1
         self.cage.count_anew()
         order = {
@@ -71,7 +71,7 @@ class SharedProcess:
             socket.send_fds(self.line, [json.dumps(order).encode()], capture.child_ends())
 
     def heard(self) -> Done | None:
-        """What it said, if it did."""
+        """Return what the process reported; None if it has not reported."""
         if self.deaf:
             return None
         try:
@@ -80,7 +80,7 @@ class SharedProcess:
             return None
         except OSError:
             data = b""
-        if not data:  # it closed the line, so it is no good for another trial; its end is waited for
+        if not data:  # it closed the line, so it can't run another trial; its end is waited for
             self.deaf = True
             return None
         with contextlib.suppress(ValueError, TypeError):
@@ -90,7 +90,7 @@ class SharedProcess:
     def serve(
         self, line: socket.socket, spec: TrialSpec, folder: TrialFolder, scratch: Scratch, logs: ServerLogs
     ) -> None:
-        """In the forked child: this trial, and those that come, until the worker has no more."""
+        """In the forked child, run this trial and all that follow, until the worker has no more."""
         self.line.close()
         work, result, before = scratch.work, scratch.result, 0.0
         while True:
@@ -114,7 +114,8 @@ class SharedProcess:
             spec = read_spec(folder)
 
     def close(self, *, alive: bool) -> None:
-        """It gets no more trials. By itself it is ended here, so that what it left behind can be told from it."""
+        """Give the process no more trials. It is killed here, separately, so that what it left behind can be
+        distinguished."""
         self.line.close()
         self.deaf = True
         if alive:
@@ -124,18 +125,20 @@ class SharedProcess:
 
 
 class SharedProcessHolder:
-    """What a worker holds between its trials: at most one process, whose next trial must ask for the same."""
+    """Holds at most one process between a worker's trials; the next trial must have the same requirements."""
 
     def __init__(self) -> None:
         self.process: SharedProcess | None = None
 
     @staticmethod
     def may_share(spec: TrialSpec) -> bool:
-        """A limit of CPU time holds for a process, not for one of its trials."""
+        """Whether a trial may share a process. CPU limits prevent this: they apply to a process, not to one of its
+        trials."""
         return spec.runtime.shared and spec.limits.cpu is None
 
     def take(self, spec: TrialSpec) -> SharedProcess | None:
-        """The process for this trial, which is no longer held here; one that can't be used is ended."""
+        """Return the process for this trial and stop holding it; one that can't be used is ended, and None is
+        returned."""
         process = self.process
         if process and self.may_share(spec) and process.needs == _needs(spec) and tree.alive(process.pid, None):
             self.process = None
@@ -144,8 +147,8 @@ class SharedProcessHolder:
         return None
 
     def keep(self, process: SharedProcess, folder: TrialFolder) -> bool:
-        """Hold it for the next trial; False where it can't go on, as it has left other processes behind, or could still
-        write to the evidence in `folder`, which is about to be sealed."""
+        """Hold the process for the next trial. Return False if it can't continue, because it left other processes
+        behind or could still write to the evidence in `folder`, which is about to be sealed."""
         if process.deaf or tree.descendants(os.getpid()) != [process.pid] or _holds(process.pid, folder):
             return False
         self.process = process
@@ -160,14 +163,14 @@ class SharedProcessHolder:
 
 
 def _needs(spec: TrialSpec) -> tuple[Any, ...]:
-    """What trials must have in common to share a process."""
+    """Return what trials must have in common to share a process."""
     return spec.experiment, spec.code_digest, spec.environment, spec.limits, spec.resources, spec.runtime
 
 
 def _holds(pid: int, folder: TrialFolder) -> bool:
-    """Whether it has a file below `folder` open or mapped; so, too, where that can't be known.
+    """Whether the process has a file below `folder` open or mapped; also True if that can't be determined.
 
-    Only what an experiment has put there itself can it have mapped and closed.
+    Only files that an experiment put there itself can be mapped but closed.
     """
     inside = f"{os.path.realpath(folder.path)}/"
     try:
@@ -180,14 +183,14 @@ def _holds(pid: int, folder: TrialFolder) -> bool:
 
 
 def reset_streams() -> None:
-    """Python's own streams, anew: whatever an experiment did to them, the next trial's words go where they should."""
+    """Replace Python's streams, so that the output of the next trial is correct whatever an experiment did to them."""
     sys.stdout, sys.stderr = (
         os.fdopen(number, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False) for number in (1, 2)
     )
 
 
 def leave_streams() -> None:
-    """All that was printed is in the pipes, and what is printed between trials belongs to none."""
+    """Flush all output into the pipes, and discard what is printed between trials."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -196,7 +199,7 @@ def leave_streams() -> None:
 
 
 def _high(handle: int) -> int:
-    """The same, as neither 0, 1 nor 2: an experiment may have closed those."""
+    """Return the same file as a descriptor that is not 0, 1, or 2: an experiment may have closed those."""
     if handle > 2:
         return handle
     made = fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -223,6 +226,6 @@ def _peak_rss_bytes() -> int:
 
 
 def _forget_peak() -> None:
-    """From now on the kernel's VmHWM is that of this trial; where it can't be told so, that of all before it, too."""
+    """Reset the kernel's VmHWM to cover only this trial; if that is not permitted, it covers all earlier ones, too."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")

@@ -1,7 +1,7 @@
-"""The sampler: a thread that reads its sources at due times that do not drift, and says what that cost.
+"""The sampler: a thread that reads its sources at due times that do not drift, and records its own cost.
 
-It outlives a source that fails: its series are NaN from then on, and it is named once. Sources that are slow have a
-thread each, so that the others stay on time.
+It survives a source that fails: its series are NaN from then on, and the problem is recorded once. Slow sources have
+their own threads, so that the others stay on time.
 """
 
 import signal
@@ -20,12 +20,12 @@ _HANGS_S = 0.5  # how long the end of a trial waits for the last reading of a sl
 
 @dataclass
 class Track:
-    """One source and all that it said: rows of the time in seconds and a value a series."""
+    """One source and all its samples: rows of the time in seconds and one value per series."""
 
     scope: str
     series: Sequence[Series]
     rows: "array[float]" = field(default_factory=lambda: array("d"))
-    node: str = ""  # another one of the trial, that it is of
+    node: str = ""  # the other node of the trial that it belongs to
 
     @property
     def width(self) -> int:
@@ -36,13 +36,13 @@ class Track:
         return len(self.rows) // self.width
 
     def column(self, at: int) -> "array[float]":
-        """The times (0), or the values of series `at` - 1."""
+        """Return the times (0), or the values of series `at` - 1."""
         return self.rows[at : self.samples * self.width : self.width]
 
 
 @dataclass
 class Recording:
-    """What a sampler took, and what it cost."""
+    """What a sampler recorded, and what that cost."""
 
     interval_s: float
     tracks: list[Track]
@@ -50,12 +50,12 @@ class Recording:
     cpu_s: float
     samples: int
     problems: list[str]
-    node: str = ""  # where it ran, of a trial on several
-    nodes: list[NodeSummary] = field(default_factory=list)  # the other ones
+    node: str = ""  # where it ran, for a trial on several nodes
+    nodes: list[NodeSummary] = field(default_factory=list)  # the other nodes
 
 
 class Sampler:
-    """`start`, `add` while it runs, `stop`. Times are seconds since `zero_s`, a moment of the monotonic clock."""
+    """Use: `start`, `add` while it runs, `stop`. Times are seconds since `zero_s` on the monotonic clock."""
 
     def __init__(self, sources: Iterable[SeriesSource], interval_s: float, zero_s: float | None = None) -> None:
         self.interval_s = interval_s
@@ -69,22 +69,22 @@ class Sampler:
         self._stopped = False
 
     def start(self) -> None:
-        """Take the first sample and go on in a thread. Fork before, not after."""
+        """Take the first sample and continue in a thread. Fork before this call, not after."""
         self.begin()
         self.go_on()
 
     def begin(self) -> None:
-        """Take the first sample. Without `go_on` there is only one more, the last."""
+        """Take the first sample. Without `go_on` only one more is taken, the last."""
         for source in self._first:
             self.add(source)
 
     def go_on(self) -> None:
-        """From here on a thread takes samples; call it before the first interval is over, or they are counted as
-        missed. A trial that is shorter pays for no thread."""
+        """Take further samples in a thread. Call this before the end of the first interval, otherwise samples count as
+        missed. A shorter trial avoids the cost of a thread."""
         self._loops[0].start()
 
     def find(self, make: Callable[[], Iterable[SeriesSource]]) -> None:
-        """Add what `make` returns, when it does: opening a device or a connection may take long."""
+        """Add the sources that `make` returns, whenever it does: opening a device or connection can take long."""
 
         def look() -> None:
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -97,7 +97,7 @@ class Sampler:
         threading.Thread(target=look, name="benchhouse-monitor", daemon=True).start()
 
     def add(self, source: SeriesSource) -> str:
-        """Sample one more source from now on; returns its scope, with a number if another has its name."""
+        """Sample one more source from now on. Return its scope, with a number if the name is already used."""
         with self._lock:
             if self._stopped:
                 source.close()
@@ -122,7 +122,7 @@ class Sampler:
             return scope
 
     def stop(self) -> Recording:
-        """Take the last sample and end. A slow source that hangs is left behind, and named."""
+        """Take the last sample and end. A slow source that hangs is left behind, and recorded as a problem."""
         with self._lock:
             self._stopped = True
         fast, *slow = self._loops
@@ -130,7 +130,7 @@ class Sampler:
             loop.over.set()
         fast.join()
         began = time.thread_time()
-        refresh(item.source for item in fast.items if item.track.samples > 1)  # a short trial stays cheap
+        refresh(item.source for item in fast.items if item.track.samples > 1)  # keeps a short trial cheap
         for item in fast.items:
             self.take(item)
         self._cpu_s += time.thread_time() - began
@@ -147,13 +147,13 @@ class Sampler:
         return self._recording([item.track for item in items], [*self.problems, *of_sources])
 
     def cut(self) -> Recording:
-        """What was taken since the last cut, removed from memory; it goes on meanwhile."""
+        """Return the samples since the last cut and remove them from memory, while sampling continues."""
         tracks = []
         for item in self._items():
             rows = item.track.rows
             whole = len(rows) // item.track.width * item.track.width
             tracks.append(Track(item.track.scope, item.track.series, rows[:whole]))
-            del rows[:whole]  # what was added meanwhile stays
+            del rows[:whole]  # what was added in the meantime stays
         return self._recording(tracks, list(self.problems))
 
     def _items(self) -> "list[_Item]":
@@ -165,7 +165,7 @@ class Sampler:
         return Recording(self.interval_s, tracks, missed, self._cpu_s + cpu_s, samples, problems)
 
     def latest(self, within_s: float) -> list[tuple[str, Series, float]]:
-        """Scope, series and the newest value of everything that was read in the last `within_s` seconds."""
+        """Return scope, series, and newest value of everything that was read in the last `within_s` seconds."""
         since = time.monotonic() - self.zero_s - within_s
         values = []
         for track in [item.track for item in self._items()]:
@@ -180,7 +180,7 @@ class Sampler:
         return values
 
     def take(self, item: "_Item") -> None:
-        """Read one source. What it raises is its own trouble: nothing here may end a trial."""
+        """Read one source. Its exceptions are recorded as problems: nothing here may end a trial."""
         now = time.monotonic() - self.zero_s
         width = len(item.track.series)
         try:
@@ -203,7 +203,7 @@ class _Item:
 
 
 class _Loop:
-    """One thread and what it reads."""
+    """One thread and the sources that it reads."""
 
     def __init__(self, sampler: Sampler) -> None:
         self.items: tuple[_Item, ...] = ()
@@ -220,21 +220,21 @@ class _Loop:
 
     @property
     def cpu_s(self) -> float:
-        """What its thread has used so far."""
+        """CPU time that its thread has used so far."""
         thread = self._thread
         if thread is None or thread.ident is None or not thread.is_alive():
             return self._used_s
         return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
 
     def join(self, limit_s: float | None = None) -> bool:
-        """Whether it has ended; only then is it sure that nothing is read any more."""
+        """Wait for the thread. Return whether it has ended; only then is it certain that nothing is read anymore."""
         if self._thread is None:
             return True
         self._thread.join(limit_s)
         return not self._thread.is_alive()
 
     def _run(self, at_once: bool) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread handles signals
         take, interval_s = self._sampler.take, self._sampler.interval_s
         due = self._sampler.zero_s + interval_s
         waits = not at_once
@@ -251,7 +251,7 @@ class _Loop:
                 take(item)
             due += interval_s if waits else 0.0
             waits = True
-        if at_once and waits:  # of the slow ones; the last of the others is taken by `stop`
+        if at_once and waits:  # slow sources only; `stop` takes the last sample of the others
             for item in self.items:
                 take(item)
         self._used_s = time.thread_time()

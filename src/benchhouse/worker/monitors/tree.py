@@ -1,8 +1,9 @@
-"""A process and all below it, as one: CPU, memory, I/O. Known members are read by kept descriptors; new ones are looked
-for now and then, and what a member used that came and went between two looks is in its parent's counters.
+"""A process and everything below it as one: CPU, memory, I/O.
 
-Counters never go back. The kernel adds what a process used to its parent's account when the parent waits for it; where
-nobody in the tree did, what was last seen of it is kept here.
+Known members are read through open descriptors. New ones are searched for at intervals; if a member started and ended
+between two searches, its parent's counters include its usage. Counters never decrease: the kernel adds the usage of a
+process to its parent's account when the parent waits for it; if no parent in the tree did, the last known usage is kept
+here.
 """
 
 import contextlib
@@ -16,12 +17,12 @@ from benchhouse.processes import tree
 from benchhouse.schema.telemetry import Series
 from benchhouse.worker.monitors.procfs import TICKS_PER_S, OpenFile, series
 
-TRIAL = "trial"  # the scope of all that a trial runs
+TRIAL = "trial"  # the scope of everything that a trial runs
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_KEPT = 64  # members whose files stay open; of more, the files are opened each time
-_LOOK_S = 0.9  # at the most often: new members, I/O and threads; CPU and memory at every tick
-_LOOK_SHARE = 0.0008  # of a core, that looking may cost: 1 ms every 1.25 s
-_FIND_SHARE = 0.002  # the same where a finder looks at all processes of the machine
+_KEPT = 64  # members whose files stay open; for further members, the files are opened each time
+_LOOK_S = 0.9  # minimum interval for new members, I/O, and threads; CPU and memory are read at every tick
+_LOOK_SHARE = 0.0008  # share of a core that searching may cost: 1 ms every 1.25 s
+_FIND_SHARE = 0.002  # the same if a finder searches all processes of the machine
 _COUNTERS = 7  # user, system, faults, read, written, read by calls, written by calls
 
 _process = partial(series, family="process")
@@ -43,22 +44,22 @@ SERIES = (
 
 
 class _Member:
-    """One process, as it was read last and the time before. Fields become numbers only when they are needed."""
+    """One process, with its last two readings. Fields are converted to numbers only when needed."""
 
     __slots__ = ("before", "children", "fields", "io", "moved", "own", "pid", "schedule", "stat")
 
     def __init__(self, pid: int, *, own: bool, keep: bool) -> None:
-        self.pid, self.own = pid, own  # without `own`, only what its children used counts
+        self.pid, self.own = pid, own  # without `own`, only the usage of its children counts
         self.stat = OpenFile(f"/proc/{pid}/stat") if keep else None
         self.io = OpenFile(f"/proc/{pid}/io") if keep and own else None
         self.children = OpenFile(f"/proc/{pid}/task/{pid}/children") if keep and own else None
         self.schedule = OpenFile(f"/proc/{pid}/schedstat") if keep and own else None
-        self.fields: list[bytes] = []  # of stat, from the state on: field 3 of the man page is at 0
+        self.fields: list[bytes] = []  # fields of stat, from the state on: field 3 of the man page is at 0
         self.moved: list[bytes] = []
         self.before = (self.fields, self.moved)
 
     def read(self) -> bool:
-        """False when it is gone. Its I/O is not read."""
+        """Read its stat, without its I/O. Return False if the process is gone."""
         text = self.stat.read() if self.stat else _read(f"/proc/{self.pid}/stat")
         if not text:
             return False
@@ -83,7 +84,7 @@ class _Member:
         return int(self.fields[21]) * _PAGE
 
     def account(self) -> tuple[float, ...]:
-        """What it used, with all of its children that were waited for."""
+        """Return its usage, including all of its children that were waited for."""
         fields = self.fields
         user, system, faults = int(fields[13]), int(fields[14]), int(fields[10])
         if not self.own:
@@ -92,7 +93,7 @@ class _Member:
         return user / TICKS_PER_S, system / TICKS_PER_S, faults, *_moved(self.moved)
 
     def inherited(self) -> list[float]:
-        """What came to it from its children since the time before; of I/O, from itself as well."""
+        """Return what its children added since the previous reading; for I/O, its own is included."""
         now, before = self._inherited(self.fields, self.moved), self._inherited(*self.before)
         return [after - earlier for after, earlier in zip(now, before, strict=True)]
 
@@ -103,7 +104,8 @@ class _Member:
         return int(fields[13]) / TICKS_PER_S, int(fields[14]) / TICKS_PER_S, int(fields[10]), *io
 
     def look(self, seen: dict[int, tuple[int, int]]) -> list[int]:
-        """Its children; how often its threads got a core, and how long they waited for one, go to `seen`."""
+        """Return its children. Adds to `seen` how often each of its threads got a core, and how long it waited for
+        one."""
         if self.own and self.threads == 1 and self.children and self.schedule:
             _add_schedule(seen, self.pid, self.schedule.read())
             return [int(word) for word in self.children.read().split()]
@@ -128,17 +130,18 @@ def _add_schedule(seen: dict[int, tuple[int, int]], task: int, text: bytes) -> N
 
 
 def _moved(fields: list[bytes]) -> tuple[float, ...]:
-    """Bytes from and to storage, and by calls; another user's can't be read."""
+    """Return the bytes from and to storage, and by calls; NaN if unreadable, as for another user's process."""
     if len(fields) < 12:
         return nan, nan, nan, nan
     return int(fields[9]), int(fields[11]), int(fields[1]), int(fields[3])
 
 
 class ProcessTree:
-    """`pid` and every process below it; with `below` only those below, as the caller's own work is not the trial's.
+    """`pid` and every process below it; with `below`, only those below, because the caller's own work is not the
+    trial's.
 
-    `finder` tells further ones that belong to it, each time it is looked for them; those of `without` never do. `told`
-    is given all that are known after each look.
+    `finder` returns further members at each search; those in `without` are never members. `told` is called with all
+    known members after each search.
     """
 
     series: Sequence[Series] = SERIES
@@ -170,7 +173,7 @@ class ProcessTree:
         gone = [member for member in self._members.values() if not member.read()]
         if gone or looks:
             for member in self._members.values():
-                member.read_io()  # of one that is gone, what was read last stays
+                member.read_io()  # for a process that is gone, the last reading remains
         if gone:
             self._settle(gone)
         switches = waited = nan
@@ -216,7 +219,7 @@ class ProcessTree:
         return entered
 
     def _settle(self, gone: list[_Member]) -> None:
-        """Keep what those that are gone had used, less what their nearest living ancestor took over."""
+        """Keep the usage of members that are gone, less what their nearest living ancestor inherited."""
         left: dict[int, list[float]] = {}
         parents = {member.pid: member.parent for member in gone}
         for member in gone:
@@ -232,11 +235,11 @@ class ProcessTree:
             living = self._members.get(heir)
             taken = living.inherited() if living else [0.0] * _COUNTERS
             for at, value in enumerate(sums):
-                if value > taken[at]:  # never so of NaN
+                if value > taken[at]:  # never true for NaN
                     self._lost[at] += value - taken[at]
 
     def _look(self) -> tuple[float, float]:
-        """Take in who is new; how often all threads got a core, and how long they waited for one."""
+        """Add new members. Return how often all threads got a core, and how long they waited for one."""
         seen: dict[int, tuple[int, int]] = {}
         waiting = [*self._members.values(), *self._enter(self._finder() if self._finder else ())]
         if self._root is not None and not tree.kernel_lists_children():
@@ -250,7 +253,7 @@ class ProcessTree:
 
 
 class _Switches:
-    """Sums over threads that stay when a thread ends."""
+    """Sums over threads that keep the values of ended threads."""
 
     def __init__(self) -> None:
         self._last: dict[int, tuple[int, int]] = {}
@@ -258,7 +261,7 @@ class _Switches:
 
     def add(self, seen: dict[int, tuple[int, int]]) -> tuple[float, float]:
         for task, last in self._last.items():
-            if seen.get(task, (-1, 0)) < last:  # it ended, or another one has its number now
+            if seen.get(task, (-1, 0)) < last:  # it ended, or its number was reused
                 self._ended[0] += last[0]
                 self._ended[1] += last[1]
         self._last = seen

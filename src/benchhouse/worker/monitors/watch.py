@@ -1,4 +1,4 @@
-"""The monitors of one trial, as its supervisor sees them: begin after the fork, end before the experiment is reaped."""
+"""The monitors of one trial, for its supervisor: begin after the fork, end before the experiment is reaped."""
 
 import contextlib
 import math
@@ -39,7 +39,8 @@ _HANGS_S = 0.2
 
 
 class Outward:
-    """`begin` it beside a running sampler, `end` it before that is stopped."""
+    """Sources and files outside the node's counters: GPUs, Prometheus, and the text file. `begin` after the sampler
+    starts, `end` before it stops."""
 
     def __init__(self, monitors: MonitorSettings, spec: TrialSpec, sampler: Sampler) -> None:
         self.problems: list[str] = []
@@ -49,20 +50,20 @@ class Outward:
         self._gpu_model = ""
 
     def begin(self) -> None:
-        """Nothing is started where there is nothing to do."""
+        """Start the thread, if it has anything to do."""
         gpus = "gpu" in self._monitors.sources and driver_is_here()
         if gpus or self._monitors.prometheus or self._monitors.textfile:
             self._thread = threading.Thread(target=self._run, args=(gpus,), name="benchhouse-outward", daemon=True)
             self._thread.start()
 
     def end(self) -> None:
-        """A thread that hangs in a driver is left behind; what it adds later the sampler closes."""
+        """End the thread. One that hangs in a driver is left behind; the sampler closes what it adds later."""
         self._over.set()
         if self._thread:
             self._thread.join(_HANGS_S)
 
     def _run(self, gpus: bool) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread handles signals
         if self._over.wait(min(_AFTER_S, self._monitors.interval)):
             return
         if gpus:
@@ -105,32 +106,32 @@ class Outward:
 
 SHORTEST_S = 10 / TICKS_PER_S  # over less than ten of the kernel's ticks, a rate may be off by a tenth or more
 _FIRST_S = 0.5 / TICKS_PER_S
-_APART_S = 0.1  # clocks of two nodes: logs of both can't be read beside each other any more
-_SHARE_ALONE = 0.8  # of the first interval: then there is a thread, in time for the first tick
+_APART_S = 0.1  # clock difference of two nodes above which their logs can't be read side by side
+_SHARE_ALONE = 0.8  # of the first interval: then a thread is started, in time for the first tick
 
 
 class TrialMonitor:
-    """Nothing that goes wrong here ends a trial; `trouble` says what did."""
+    """The monitors of one trial. No failure here ends a trial; `trouble` describes it."""
 
     def __init__(
         self, monitors: MonitorSettings | None, started: str, zero_s: float, others: NodeMonitors | None = None
     ) -> None:
         """`others` samples the other nodes of the trial."""
-        self.trouble = self.clocks = ""  # what is missing, and which nodes have another time of day
+        self.trouble = self.clocks = ""  # what is missing, and which nodes have a different time of day
         self._others = others or NodeMonitors(None, "")
         self._monitors, self._started, self._zero_s = monitors, started, zero_s
         self._sampler: Sampler | None = None
         self._outward: Outward | None = None
         self._recording: Recording | None = None
         self._duration_s = 0.0
-        self._services: set[str] = set()  # that are watched
+        self._services: set[str] = set()  # services that are already watched
         self._looked = 0
         self._thread_at_s = math.inf
-        self._first: Callable[[], None] | None = None  # what takes the first sample, until it is taken
+        self._first: Callable[[], None] | None = None  # takes the first sample; None afterwards
 
     def begin(self, cgroups: Mapping[str, Path], spec: TrialSpec | None = None) -> None:
-        """Take the first sample soon: half a tick of the kernel's clock after the trial began. One that is over by then
-        pays for none. `cgroups` is where the trial's cage is. Without a trial nothing looks outward."""
+        """Take the first sample soon: half a tick of the kernel's clock after the trial began, so that a shorter trial
+        takes none. `cgroups` is the location of the trial's cage. Without `spec`, no outside sources are read."""
         if self._monitors is not None:
             self._first = partial(self._begin, self._monitors, cgroups, spec)
             self._take_first_sample()
@@ -148,7 +149,8 @@ class TrialMonitor:
         sampler = Sampler([node()] if "node" in monitors.sources else [], monitors.interval, self._zero_s)
         sampler.begin()
         if "trial" in monitors.sources:
-            # What srun starts on this node is not below us, and the clients of our own steps are not the trial's.
+            # Processes that srun starts on this node are not below this one, and the clients of our own steps are not
+            # the trial's.
             steps = self._others.pids
             finder = TrialProcesses(spec.trial_id, sampler.add, apart=True) if spec and steps else None
             ranks = None if finder else OwnRanks(sampler.add)
@@ -169,12 +171,12 @@ class TrialMonitor:
 
     @property
     def due_s(self) -> float:
-        """How long until `look` should be called for its own sake."""
+        """Seconds until `look` must be called even without other events."""
         return max(0.0, (self._zero_s + _FIRST_S if self._first else self._thread_at_s) - time.monotonic())
 
     def look(self, started: Path) -> None:
-        """Go on to sample in a thread when it is time, and see whether the trial has started a service since the last
-        look; `started` is its services.json."""
+        """Continue sampling in a thread when it is time, and check whether the trial has started a service since the
+        last call; `started` is its services.json."""
         self._take_first_sample()
         self._others.look()
         if self._sampler and time.monotonic() >= self._thread_at_s:
@@ -200,7 +202,7 @@ class TrialMonitor:
                     self._add_service(f"{name}-{number}" if number else name, server)
 
     def _add_service(self, name: str, server: Replica) -> None:
-        """Its process tree, and what it tells of itself where it does."""
+        """Watch a service's process tree, and its own metrics if it exports any."""
         if name in self._services:
             return
         self._services.add(name)
@@ -214,7 +216,7 @@ class TrialMonitor:
             self._sampler.add(PrometheusEndpoint(server.metrics, f"{name}-metrics"))
 
     def end(self) -> None:
-        """Take the last sample. Also safe to call when nothing was begun, or twice."""
+        """Take the last sample. Also safe to call if nothing was started, or twice."""
         if self._sampler:
             self._duration_s = time.monotonic() - self._zero_s
             if self._outward:
@@ -226,7 +228,7 @@ class TrialMonitor:
     def write(self, folder: Path, phases: Iterable[tuple[str, int, int]]) -> TelemetrySummary | None:
         """Write the telemetry folder; `phases` are names with begin and end in ns of the monotonic clock.
 
-        None for a trial that was too short; what it used is in its meta.json.
+        Return None for a trial that was too short; its resource use is in its meta.json.
         """
         if self._recording is None:
             return None
@@ -247,7 +249,7 @@ class TrialMonitor:
             return None
 
     def missing_energy_reason(self) -> str:
-        """Of a trial whose energy is not known."""
+        """Return why the energy of the trial is unknown."""
         if self._monitors is None:
             return "nothing was sampled (monitors: false)"
         processors = unreadable_reason() if "node" in self._monitors.sources else "sources has no node"
@@ -255,7 +257,7 @@ class TrialMonitor:
 
 
 def _clock_words(node: NodeSummary) -> str:
-    """Empty for a clock that goes as ours does."""
+    """Describe the clock of a node; empty if it agrees with ours."""
     ahead_s, off_s = node.clock_ahead_s or 0.0, node.clock_uncertainty_s or 0.0
     if abs(ahead_s) - off_s <= _APART_S:
         return ""
@@ -263,8 +265,8 @@ def _clock_words(node: NodeSummary) -> str:
 
 
 def steady_resources(summary: TelemetrySummary | None) -> dict[str, float]:
-    """The resources in metrics.json, as far as the steady phase was sampled: cores that the trial used and the most
-    memory it had, how busy the GPUs were on average, and the memory of all GPUs."""
+    """Return the resources in metrics.json that were sampled in the steady phase: cores that the trial used, its peak
+    memory, the mean GPU utilization, and the memory of all GPUs."""
     if summary is None:
         return {}
     gpus = [scope for scope in summary.scopes if scope.startswith("gpu")]
