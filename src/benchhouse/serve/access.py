@@ -1,4 +1,5 @@
-"""Who asks: by a token, by a session that a token began, by the headers of a trusted proxy, or from this machine."""
+"""Authentication by a token, by a session that a token started, by the headers of a trusted proxy, or from this
+machine."""
 
 import hashlib
 import hmac
@@ -24,31 +25,31 @@ COOKIE = "bench_session"
 LOG = logging.getLogger("benchhouse.serve")
 _FORWARDED = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-user", "forwarded", "x-real-ip")
 _LONGEST_NAME = 200
-_MOST_PROXIES = 16  # one behind the other
+_MOST_PROXIES = 16  # in a chain
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody who is known, and what they may do."""
+    """An authenticated caller and their role."""
 
     name: str
     role: Role
     how: Literal["local", "token", "session", "proxy", "stdio"]
     session: str = ""
-    """What a session's forms are bound to."""
+    """The session to which forms are bound; empty if there is none."""
 
     def may(self, needed: Role) -> bool:
         return may(self.role, needed)
 
 
 def caller_of(request: Request) -> Caller:
-    """Who asks; the guard let only those through who are known."""
+    """Return the caller of a request that the guard let through."""
     caller: Caller = request.scope["caller"]
     return caller
 
 
 class Authenticator:
-    """Knows callers by the settings, the tokens and the sessions of a workspace."""
+    """Identifies callers by the settings, the tokens, and the sessions of a workspace."""
 
     def __init__(self, workspace: Workspace, settings: Settings, state: ServerDatabase) -> None:
         self.settings, self._state = settings, state
@@ -59,8 +60,8 @@ class Authenticator:
     def place(self, scope: Scope) -> Scope:
         """Return the scope as the client sees the server, with the address of the client as `address`.
 
-        A trusted proxy states host, scheme, sub-path and client address in headers; headers of other senders are
-        ignored. Raises ValueError if the sub-path is not a path.
+        A trusted proxy states host, scheme, sub-path, and client address in headers; headers of other senders are
+        ignored. Raise ValueError if the sub-path is not a path.
         """
         headers, settings = Headers(scope=scope), self.settings
         scheme, host, prefix = scope["scheme"], headers.get("host", ""), settings.root_path
@@ -82,12 +83,12 @@ class Authenticator:
         }
 
     def is_proxy(self, scope: Scope) -> bool:
-        """Whether the other end of the connection is a trusted proxy."""
+        """Return whether the other end of the connection is a trusted proxy."""
         return self.settings.is_proxy(_peer(scope))
 
     def _client_address(self, scope: Scope) -> str:
-        """The nearest address that is not a trusted proxy's. Each proxy appends the address that connected to it to
-        X-Forwarded-For, so entries further left come from the client, which can write what it likes."""
+        """Return the nearest address that is not a trusted proxy's. Each proxy appends the address that connected to it
+        to X-Forwarded-For, so entries further left come from the client, which can forge them."""
         address = _peer(scope)
         entries = ",".join(Headers(scope=scope).getlist("x-forwarded-for")).rsplit(",", _MOST_PROXIES)[-_MOST_PROXIES:]
         while entries and self.settings.is_proxy(address):
@@ -98,8 +99,8 @@ class Authenticator:
         return address
 
     def knows_host(self, host: str) -> bool:
-        """Whether a Host header names this server. A page of somebody else's whose name was pointed at this machine
-        (DNS rebinding) comes with that name; an address can't be pointed anywhere."""
+        """Return whether a Host header names this server. In a DNS rebinding attack, a foreign page whose name points
+        at this machine sends that name; addresses are always allowed, because they cannot be redirected."""
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
         name = name.lower().rstrip(".")
         if name in self._names or name.endswith(".localhost"):
@@ -111,12 +112,12 @@ class Authenticator:
         return True
 
     def hidden_proxy(self, scope: Scope) -> bool:
-        """Whether somebody's proxy, of which nothing was said, asks on behalf of whoever."""
+        """Return whether a proxy that is not in the settings forwards the request of an unknown client."""
         headers = Headers(scope=scope)
         return self.settings.without_login and any(name in headers for name in _FORWARDED)
 
     def caller(self, scope: Scope) -> Caller | None:
-        """Who it is; None where nobody is known. Why not is for the owner's log alone."""
+        """Return the caller; None if the caller is unknown. The reason is only in the owner's log."""
         headers, request = Headers(scope=scope), Request(scope)
         if given := headers.get("authorization"):
             scheme, _, secret = given.partition(" ")
@@ -131,13 +132,13 @@ class Authenticator:
         return None
 
     def _is_own_account(self, scope: Scope) -> bool:
-        """Whether the client runs as the account of this server, or its account does not matter."""
+        """Return whether the client runs as the account of this server, or its account does not matter."""
         if self.settings.login is False:
             return True
         return account_of_peer(scope["client"], scope["server"]) == os.geteuid()
 
     def token(self, secret: str, scope: Scope) -> Token | None:
-        """The good token that this is."""
+        """Return the token with this secret; None if it is unknown or no longer valid."""
         token = self._tokens.find(secret)
         if token is not None and token.state == "good":
             return token
@@ -146,20 +147,20 @@ class Authenticator:
         return None
 
     def begin_session(self, token: Token) -> str:
-        """The cookie of a new session, which ends with its token."""
+        """Return the cookie of a new session, which ends with its token."""
         return self._state.begin_session(token.id, token.expires)
 
     def end_session(self, cookie: str) -> None:
         self._state.end_session(cookie)
 
     def form_token(self, caller: Caller | None) -> str:
-        """What the forms of a caller carry, so that no other site can send them."""
+        """Return the token in the forms of a caller, which keeps other sites from sending them."""
         bound = f"{caller.how}\0{caller.name}\0{caller.session}" if caller else ""
         return hmac.new(self._state.secret, bound.encode(), hashlib.sha256).hexdigest()
 
     def _named_by_proxy(self, headers: Headers) -> Caller | None:
         names = headers.getlist(self.settings.user_header)
-        name = names[0].strip() if len(names) == 1 else ""  # twice: one of them is not the proxy's
+        name = names[0].strip() if len(names) == 1 else ""  # two headers: one of them is not the proxy's
         # `@` and `*` begin what a grant names: a group, and everybody.
         if not name or len(name) > _LONGEST_NAME or not name.isprintable() or name[0] in "@*":
             LOG.warning("refused what a proxy says: %d users in one request", len(names))
@@ -179,12 +180,13 @@ class Authenticator:
 
 
 def _peer(scope: Scope) -> str:
-    """The address of the other end of the connection."""
+    """Return the address of the other end of the connection."""
     return str((scope["client"] or ("",))[0])
 
 
 def _without_port(entry: str) -> str | None:
-    """The address in an entry of X-Forwarded-For, to which some proxies append a port; None if it has no address."""
+    """Return the address in an entry of X-Forwarded-For, to which some proxies append a port; None if it has no
+    address."""
     bracketed = entry[1:].partition("]")[0] if entry.startswith("[") else entry
     for text in (bracketed, entry.rpartition(":")[0]):
         try:

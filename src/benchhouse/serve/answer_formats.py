@@ -1,4 +1,4 @@
-"""The forms that an answer can be had in: JSON, and CSV or Arrow where it is a table; the Accept header chooses."""
+"""The formats of an answer: JSON, and CSV or Arrow for a table; the Accept header selects one."""
 
 import csv
 import io
@@ -14,9 +14,10 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 def choose(accept: str, verb: Verb) -> str | None:
-    """The form with the highest `q` that there is, the first of equals; without a wish JSON.
+    """Return the available format with the highest `q`, the first of equals; JSON without an Accept header, None if
+    none fits.
 
-    The form of a document is a part of the question.
+    The format of a document is a parameter of its verb.
     """
     if verb.texts:
         return verb.texts[0]
@@ -47,7 +48,7 @@ def _fits(form: str, media_type: str) -> bool:
 
 
 def encode(rows: list[dict[str, Any]], form: str) -> bytes:
-    """Rows of a table; values that have parts are JSON in cells of CSV."""
+    """Return the rows of a table as CSV or Arrow; nested values are JSON in CSV cells."""
     return _csv(rows) if form == CSV else _arrow(rows)
 
 
@@ -68,7 +69,7 @@ def _cell(value: Any) -> Any:
 
 
 def _arrow(rows: list[dict[str, Any]]) -> bytes:
-    """A stream of Arrow IPC. A column whose values have no common type is JSON text."""
+    """Return a stream of Arrow IPC. A column whose values have no common type is JSON text."""
     import pyarrow as pa
 
     columns = {}

@@ -1,4 +1,5 @@
-"""The types of what verbs answer, for the OpenAPI document; imported when that is asked for, not at the start."""
+"""The types of the answers of verbs, for the OpenAPI document; imported at its first request instead of at the
+start."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -78,14 +79,14 @@ __all__ = ["CheckedClaim", "TokenSummary"]
 
 @dataclass(frozen=True)
 class PairComparison(ComparisonTable):
-    """B against A, and what the last selftest says about verdicts on this machine."""
+    """B compared with A, and what the last selftest found about verdicts on this machine."""
 
     selftest: str
 
 
 @dataclass(frozen=True)
 class TargetComparisonAnswer:
-    """Targets side by side."""
+    """Targets compared side by side."""
 
     cases: list[CaseRanking]
     points: dict[str, str]
@@ -98,7 +99,7 @@ Comparison = PairComparison | Tradeoff | Scaling | TargetComparisonAnswer
 
 @dataclass(frozen=True)
 class GateAnswerRow:
-    """One number at the gate; worse is above zero, whatever its direction."""
+    """One value at the gate; a worsening is above zero, whatever the direction of the metric."""
 
     point: str
     metric: str
@@ -117,7 +118,7 @@ class GateAnswerRow:
 
 @dataclass(frozen=True)
 class GateAnswer:
-    """Whether NEW is worse than BASE: good, regression or can't tell."""
+    """Whether NEW is worse than BASE: good, regression, or can't tell."""
 
     base: str
     new: str
@@ -135,7 +136,7 @@ class GateAnswer:
 
 @dataclass(frozen=True)
 class BrokenBaseline(LevelAlarm):
-    """New runs don't fit the baseline any more."""
+    """A baseline that new runs no longer fit."""
 
     run: str
     since_run: str
@@ -179,7 +180,7 @@ class BoardRow:
 
 @dataclass(frozen=True)
 class BoardAnswer:
-    """One metric at one combination of properties: ranked, or refused and why."""
+    """One metric at one combination of properties: its ranking, or the reason why there is none."""
 
     properties: dict[str, Any]
     metric: str
@@ -221,7 +222,7 @@ class ReleaseAnswer(ReleaseView):
 
 @dataclass(frozen=True)
 class QueryAnswer:
-    """Rows of one SELECT, and the pinned query that gives them again."""
+    """The rows of one SELECT, and the pinned query that reproduces them."""
 
     rows: list[dict[str, Any]]
     query: QuerySpec
@@ -231,7 +232,7 @@ class QueryAnswer:
 
 @dataclass(frozen=True)
 class ContractAnswer:
-    """The contract that a run amounts to, and what whoever publishes has to confirm."""
+    """The contract that a run fulfills, and what its publisher has to confirm."""
 
     contract: dict[str, Any]
     to_confirm: list[str]
@@ -239,7 +240,7 @@ class ContractAnswer:
 
 @dataclass(frozen=True)
 class ContractVerdict:
-    """A contract without mistakes, and what it is worth: accepted, downgraded or rejected."""
+    """A contract without mistakes and its result: accepted, downgraded, or rejected."""
 
     name: str
     settled: Settled
@@ -247,7 +248,7 @@ class ContractVerdict:
 
 @dataclass(frozen=True)
 class SignedClaimAnswer:
-    """A claim, whole, and what is known of its signature."""
+    """A complete claim and the state of its signature."""
 
     id: str
     signature: Signature
@@ -256,6 +257,6 @@ class SignedClaimAnswer:
 
 @dataclass(frozen=True)
 class ServerOutputAnswer:
-    """The last lines that a server wrote."""
+    """The last lines of a server's output."""
 
     lines: list[str]

@@ -138,13 +138,13 @@ def make_app(workspace: Workspace, settings: Settings, connections: Connections)
 
 @asynccontextmanager
 async def _few_threads(app: Starlette) -> AsyncIterator[None]:
-    """Answers that are under way hold memory, and on a few cores more of them at once are none the sooner ready."""
+    """Limit the threads: concurrent answers hold memory, and on a few cores more of them do not finish sooner."""
     current_default_thread_limiter().total_tokens = _THREADS
     yield
 
 
 class AgentEndpoint:
-    """What agents ask, over streamable HTTP; the protocol's library is imported when the first of them comes."""
+    """The endpoint of agents over streamable HTTP; the protocol's library is imported at their first request."""
 
     def __init__(self, workspace: Workspace, writes: ServerWrites, turns: AllTurns) -> None:
         self._workspace, self._writes, self._turns = workspace, writes, turns

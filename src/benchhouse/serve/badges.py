@@ -1,7 +1,7 @@
-"""`/badge/CASE/METRIC.svg`: a number for a README.
+"""`/badge/CASE/METRIC.svg`: a value for a README.
 
-It is always an image with status 200, grey where there is no number: what shows a README drops images of any other
-status. Whoever wants to know whether there is one asks `/api/badge`, which has statuses.
+The answer is always an image with status 200, gray if there is no value, because README pages drop images of any other
+status. `/api/badge` answers with a status that shows whether there is a value.
 """
 
 from starlette.concurrency import run_in_threadpool
@@ -18,7 +18,7 @@ _FRESH_S = 60
 
 
 def route(workspace: Workspace, *, public: bool) -> Route:
-    """With `public` other sites may show it too, and caches that several share may keep it."""
+    """Return the route of badges. If `public`, other sites may show badges and shared caches may store them."""
 
     async def endpoint(request: Request) -> Response:
         drawing = await run_in_threadpool(_draw, workspace, request)

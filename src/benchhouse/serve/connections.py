@@ -1,6 +1,6 @@
 """The open connections of the server: how many each client may hold, and which are closed to make room for new ones.
 
-A client is unknown until a request says who sends it. Connections of unknown clients never use the room of known
+A client is unknown until a request identifies its sender. Connections of unknown clients never use the room of known
 ones, and no address or client can use the room of all others.
 """
 
@@ -16,9 +16,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from benchhouse.serve.settings import Settings
 
 HEAD_S = 20.0
-"""Seconds in which a connection has to send the head of a request, from its start or from the answer before."""
+"""The seconds in which a connection has to send the head of a request, from its start or from the previous answer."""
 Peer = tuple[Any, ...]
-"""Address and port of the other end."""
+"""The address and port of the other end."""
 
 
 @dataclass(eq=False)
@@ -27,7 +27,8 @@ class AcceptedConnection:
 
     transport: asyncio.Transport
     network: str
-    """Where it comes from, as `network_of` returns it; empty for a trusted proxy, which connects for many clients."""
+    """The network of the client, as `network_of` returns it; empty for a trusted proxy, which connects for many
+    clients."""
     client: str = ""
     """The known client that sent the last request; empty if it was unknown."""
     answering: bool = False
@@ -50,10 +51,10 @@ class Connections:
         self._open: dict[Peer, AcceptedConnection] = {}
 
     def protocol(self) -> type[asyncio.Protocol]:
-        """The protocol of uvicorn, which reports each connection to this object.
+        """Return the protocol class for uvicorn, which reports each connection to this object.
 
-        It is always that of h11, which takes heads of at most 64 KiB. That of httptools, which uvicorn prefers if it is
-        installed, takes endless ones.
+        It is always based on h11, which limits heads to 64 KiB. The httptools protocol, which uvicorn prefers if it is
+        installed, has no limit.
         """
         connections = self
 
@@ -82,13 +83,13 @@ class Connections:
             connection.stop_waiting()
 
     def requested(self, peer: Peer) -> None:
-        """The head of a request has arrived."""
+        """Record that the head of a request has arrived."""
         if connection := self._open.get(peer):
             connection.answering = True
             connection.stop_waiting()
 
     def answered(self, peer: Peer) -> None:
-        """The next request may arrive; if it does not arrive in time, the connection is closed."""
+        """Wait for the next request, and close the connection if it does not arrive in time."""
         if (connection := self._open.get(peer)) and connection.timer is None:
             connection.answering = False
             connection.timer = asyncio.get_running_loop().call_later(HEAD_S, connection.transport.abort)
@@ -97,7 +98,7 @@ class Connections:
         """Count a connection for a known client, or with an empty name for an unknown one.
 
         Other connections are closed to make room: idle ones of the same client, or the oldest of the client that holds
-        the most. Returns False if the client holds as many as it may, and all of them wait for an answer.
+        the most. Return False if the client holds the maximum, and all of them wait for an answer.
         """
         connection = self._open.get(peer)
         if connection is None or connection.client == client:
@@ -135,12 +136,13 @@ class Connections:
 
 
 def _oldest(connections: Iterable[AcceptedConnection], new: AcceptedConnection) -> AcceptedConnection:
-    """The oldest that is idle, or else the oldest; the new one only if there is no other."""
+    """Return the oldest idle connection, or the oldest if none is idle; the new one only if there is no other."""
     return min(connections, key=lambda connection: (connection is new, connection.answering))
 
 
 def network_of(address: str) -> str:
-    """What counts as one client: an IPv4 address, or the /64 network of an IPv6 address, as one client has it all."""
+    """Return the network that counts as one client: an IPv4 address, or the /64 network of an IPv6 address, because one
+    client usually has all of it."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

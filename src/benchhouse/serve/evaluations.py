@@ -1,4 +1,4 @@
-"""Verbs of evaluations: many registered benchmarks as one plan, begun, looked at, carried on and ended."""
+"""Verbs of evaluations, which run many registered benchmarks as one plan: start, show, resume, and stop."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,21 +17,21 @@ Reference = Annotated[str, StringConstraints(pattern=r"^[^-\s][^\s]*$", max_leng
 
 class ToPlan(VerbParams):
     all: bool = False
-    """Every benchmark of the nexus that can be run; or give one of the three below."""
+    """Select every benchmark of the nexus that can be run; or give one of the three selections below."""
     package: Token | None = None
-    """Those of a package."""
+    """Only benchmarks of this package."""
     model: Token | None = None
-    """Those of a model, by its id."""
+    """Only benchmarks of the model with this id."""
     changed_since: Reference | None = None
-    """Those that differ from where the checkout left this commit, branch or tag, with all that use them."""
+    """Only benchmarks that changed since the checkout left this commit, branch, or tag, with all that use them."""
     executor: Name | None = None
-    """Where jobs go, whatever the scenarios say."""
+    """The executor, whatever the scenarios state."""
     runtime: Name | None = None
-    """What jobs run inside, whatever the scenarios say."""
+    """The runtime, whatever the scenarios state."""
     site: Name | None = None
-    """Name of a site profile."""
+    """The name of a site profile."""
     again: bool = False
-    """Measure also what an earlier run measured under the same conditions."""
+    """Also measure what an earlier run measured under the same conditions."""
 
 
 class ToEvaluate(ToPlan):
@@ -41,38 +41,38 @@ class ToEvaluate(ToPlan):
 
 class OfEvaluation(VerbParams):
     evaluation: Token
-    """Its id, the beginning of it, or `@last`."""
+    """The id of the evaluation, the beginning of it, or `@last`."""
 
 
 @verb("GET", "/evaluations", rows="")
 def evaluations(workspace: Workspace, params: NoParams) -> "list[answer_types.Evaluation]":
-    """Evaluations that were begun, the newest first."""
+    """List the evaluations that were started, newest first."""
     return workspace.evaluations.list()
 
 
 @verb("GET", "/evaluations/{evaluation}")
 def evaluation(workspace: Workspace, params: OfEvaluation) -> "answer_types.Evaluation":
-    """How an evaluation stands: its plan, and each of its runs."""
+    """Show the state of an evaluation: its plan and each of its runs."""
     return workspace.evaluations[params.evaluation]
 
 
 @verb("GET", "/evaluation-plan", scope="admin")
 def evaluation_plan(workspace: Workspace, params: ToPlan, by: str) -> "answer_types.EvaluationPlan":
-    """What an evaluation would run and what it would reuse; nothing is begun."""
+    """Show what an evaluation would run and what it would reuse; nothing is started."""
     return workspace.evaluations.plan(by=by, **_keywords(params))
 
 
 @verb("POST", "/evaluations", scope="admin")
 def evaluate(workspace: Workspace, params: ToEvaluate, order: WriteContext) -> "answer_types.Evaluation":
-    """Run registered benchmarks: all, or those of a package, of a model, or that a change touches. In the background,
-    one run after the other."""
+    """Run registered benchmarks in the background, one run after the other.
+    They are all benchmarks, or those of a package, of a model, or affected by a change."""
     keywords = _keywords(params) | {"budget": params.budget}
     return workspace.evaluations.submit(order.request, by=order.by, **keywords)
 
 
 @verb("POST", "/evaluations/{evaluation}/resume", scope="admin")
 def resume_evaluation(workspace: Workspace, params: OfEvaluation, order: WriteContext) -> "answer_types.Evaluation":
-    """Carry on what is missing of an evaluation, in the background."""
+    """Run the missing parts of an evaluation in the background."""
     return workspace.evaluations.resume(params.evaluation)
 
 
@@ -80,7 +80,7 @@ def resume_evaluation(workspace: Workspace, params: OfEvaluation, order: WriteCo
 def stop_evaluation(
     workspace: Workspace, params: OfEvaluation, order: WriteContext
 ) -> "answer_types.StoppedEvaluation":
-    """End an evaluation and the run that is under way; what is sealed stays."""
+    """Stop an evaluation and its current run; what is sealed stays."""
     return workspace.evaluations.stop(params.evaluation)
 
 

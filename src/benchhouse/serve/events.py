@@ -1,4 +1,5 @@
-"""A run's progress as Server-Sent Events: one watcher a run, however many listen, and none while nobody does."""
+"""A run's progress as Server-Sent Events. All listeners of a run share one watcher, which ends with the last
+listener."""
 
 import asyncio
 import contextlib
@@ -17,14 +18,14 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.json_text import finite
 from benchhouse.serve.verb_requests import hide_places, of_error
 
-_LOOK_S = 0.5  # between two looks at the size and time of the ledger
-_AGAIN_S = 5.0  # after which the state is read though the ledger is as it was: trials begin without a line in it
-_BEAT_S = 15.0  # after which a quiet connection is told that it is one
+_LOOK_S = 0.5  # between two checks of the ledger's size and time
+_AGAIN_S = 5.0  # after this time the state is read even if the ledger is unchanged: trials start without a line in it
+_BEAT_S = 15.0  # after this time without an event, a comment keeps the connection alive
 _UNDER_WAY = ("running", "waiting", "to be collected")
 
 
 class RunWatcher:
-    """Looks at one run and tells all who listen when its state has changed."""
+    """A task that watches one run and notifies all listeners when its state changes."""
 
     def __init__(self, workspace: Workspace, run_id: str) -> None:
         self._workspace, self._run = workspace, workspace[run_id]
@@ -32,11 +33,11 @@ class RunWatcher:
         self._task: asyncio.Task[None] | None = None
         self.listeners = 0
         self.id = self.state = self.trouble = ""
-        """Digest of the state; how the run stands, as JSON; what is wrong, where it can't be read any more."""
+        """The digest of the state, the state as JSON, and the error if it can no longer be read."""
         self.over = False
 
     async def look(self) -> None:
-        """Read the state, and tell it where it is new."""
+        """Read the state, and notify the listeners if it changed."""
         text, over, trouble = await run_in_threadpool(self._read)
         name = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
         if (name, over, trouble) != (self.id, self.over, self.trouble):
@@ -53,7 +54,7 @@ class RunWatcher:
         return text, status.state not in _UNDER_WAY, ""
 
     async def listen(self, last: str) -> AsyncIterator[str]:
-        """Events until the run has ended; the state that `last` names was told before."""
+        """Yield events until the run has ended, without the state that `last` names, which the client has."""
         self.listeners += 1
         self._task = self._task or asyncio.ensure_future(self._watch())
         try:
@@ -116,6 +117,6 @@ class Events:
             watcher = self._watchers[run_id] = RunWatcher(self._workspace, run_id)
             await watcher.look()
         if watcher.over and not watcher.trouble and last == watcher.id:
-            return Response(status_code=204)  # which ends a browser's tries
+            return Response(status_code=204)  # ends the browser's retries
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(watcher.listen(last), media_type="text/event-stream", headers=headers)

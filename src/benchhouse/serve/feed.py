@@ -1,4 +1,4 @@
-"""`/feed.atom`: what changed, for feed readers and chat bots: new runs, levels, baselines, alarms (RFC 4287)."""
+"""`/feed.atom`: new runs, levels, baselines, and alarms for feed readers and chat bots (RFC 4287)."""
 
 import hashlib
 import hmac
@@ -34,7 +34,7 @@ _NEVER = "1970-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class FeedEntry:
-    """Something that changed; `key` stays the same for ever, `updated` moves when it is told anew."""
+    """A change in the feed. `key` never changes; `updated` changes when the entry is published again."""
 
     key: str
     title: str
@@ -45,7 +45,7 @@ class FeedEntry:
 
 
 def route(workspace: Workspace, state: ServerDatabase) -> Route:
-    """The feed's own id is made of the secret of the server, which stays with the workspace."""
+    """Return the route of the feed. Its id derives from the secret of the server, which stays with the workspace."""
 
     def answer(request: Request) -> Response:
         try:
@@ -63,7 +63,7 @@ def route(workspace: Workspace, state: ServerDatabase) -> Route:
 
 
 def entries_of(found: "Changes") -> Iterator[FeedEntry]:
-    """What changed, one by one."""
+    """Yield an entry for each change."""
     yield from map(_run, found.runs)
     for item in found.levels:
         yield _moved("level", f"{item.case}: {item.metric} {item.sentence}", item)
@@ -98,14 +98,14 @@ def _moved(kind: str, title: str, item: "MovedLevel") -> FeedEntry:
 
 
 def _time(text: str) -> str:
-    """As RFC 3339 has it."""
+    """Return the time in the format of RFC 3339."""
     when = datetime.fromisoformat(text)
     when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def atom(entries: Iterable[FeedEntry], feed_id: uuid.UUID, request: Request) -> bytes:
-    """The feed as XML, newest first; its addresses are those by which the caller reaches the server."""
+    """Return the feed as XML, newest first; its addresses are those by which the caller reaches the server."""
     newest_first = sorted(entries, key=lambda entry: (entry.updated, entry.key), reverse=True)
     here = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
     own = f"{here}{request.url.path}" + (f"?{request.url.query}" if request.url.query else "")
@@ -129,7 +129,8 @@ def atom(entries: Iterable[FeedEntry], feed_id: uuid.UUID, request: Request) -> 
 
 
 def _add(parent: ElementTree.Element, name: str, text: str = "", **attributes: str) -> ElementTree.Element:
-    """XML has no control characters, and a title no marks that turn the direction of writing."""
+    """Add an element without what XML does not allow: control characters, and marks that change the writing
+    direction."""
     element = ElementTree.SubElement(parent, f"{{{_ATOM}}}{name}", attributes)
     element.text = shown if len(shown := printable(text)) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
     return element

@@ -1,4 +1,4 @@
-"""What stands before every page and verb: known hosts, known callers, no forged requests, limits, safe headers."""
+"""The checks before every page and verb: known hosts, known callers, no forged requests, limits, and safe headers."""
 
 import asyncio
 import contextlib
@@ -23,13 +23,13 @@ from benchhouse.warehouse.query_deadline import Deadline
 FORM = "application/x-www-form-urlencoded"
 FORM_TOKEN = "form_token"  # noqa: S105 - a field's name
 OPEN = ("/login", "/assets/")
-"""What is answered to anybody: how to log in, and what the pages look like."""
+"""Paths that are served to everyone: the login and the assets of the pages."""
 BADGES = "/badge/"
 SIGNED = "/webhooks/"
-"""Who asks there has neither a login nor a browser: each request carries a signature, which its page checks."""
-_WEBHOOKS = 1000.0  # a second from one address, which may be a proxy that does not name its clients
-_LOGIN_BYTES = 16 << 10  # of the form in which an unknown client sends a token
-_BODIES = 8  # of the largest size that a client's unanswered requests may have together
+"""Paths of requests without a login or a browser: each request carries a signature, which its page checks."""
+_WEBHOOKS = 1000.0  # requests per second from one address, which may be a proxy that does not name its clients
+_LOGIN_BYTES = 16 << 10  # for the login form, in which an unknown client sends a token
+_BODIES = 8  # a client's unanswered requests may together take this many bodies of the largest size
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -42,7 +42,7 @@ _HEADERS = {
 
 
 class Guard:
-    """An ASGI application before another."""
+    """An ASGI application that checks each request before it calls another application."""
 
     def __init__(self, app: ASGIApp, access: Authenticator, connections: Connections) -> None:
         self._app, self._access, self._connections = app, access, connections
@@ -83,7 +83,7 @@ class Guard:
             await self._take_body(request, caller, receive, send)
 
     async def _take_body(self, request: Request, caller: Caller | None, receive: Receive, send: Send) -> None:
-        """Read the body of a request that may write, look at where it comes from, and answer it."""
+        """Read the body of a request that may write, check its origin, and answer it."""
         client = _name(caller) if caller else network_of(request.scope["address"])
         path = request.url.path.removeprefix(request.scope["root_path"])
         most = self._access.settings.max_body
@@ -109,7 +109,7 @@ class Guard:
                 await self._in_time(request, replayed(body, receive), send, _disconnection(receive))
 
     def _crowded(self, request: Request, caller: Caller | None, peer: Peer) -> Response | None:
-        """The answer to a client that holds too many connections."""
+        """Return the refusal of a client that holds too many connections; None if it may continue."""
         if self._connections.hold(peer, _name(caller) if caller else ""):
             return None
         response = _told(
@@ -119,7 +119,7 @@ class Guard:
         return response
 
     def _refusal(self, request: Request, caller: Caller | None) -> Response | None:
-        """The answer to those who are not let through."""
+        """Return the refusal of a request by its host, caller, or rate; None if it may continue."""
         access, host = self._access, request.headers.get("host", "")
         path = request.url.path.removeprefix(request.scope["root_path"])
         if not access.knows_host(host):
@@ -145,10 +145,10 @@ class Guard:
         return response
 
     def _foreign(self, request: Request, caller: Caller | None) -> Response | None:
-        """The refusal of a request that a page of another site sends with the rights of the browser's user.
+        """Return the refusal of a request that a page of another site sends with the rights of the browser's user.
 
-        A link from another site still opens a page. Everything else that a foreign page can cause to be read, without
-        anybody who clicks, is refused: the browser would not show it to that page, but the work would be done.
+        A link from another site still opens a page. Every other read that a foreign page can cause without a click is
+        refused: the browser would not show the result to that page, but the server would do the work.
         """
         site = request.headers.get("sec-fetch-site", "none")
         if caller is None or caller.how == "token" or request.method not in _SAFE or site in ("same-origin", "none"):
@@ -165,7 +165,8 @@ class Guard:
         return path.startswith(BADGES) and self._access.settings.public_badges
 
     def _forged(self, request: Request, caller: Caller | None, body: bytes) -> Response | None:
-        """The answer to what another site made a browser send. No browser sends a token or a signature by itself."""
+        """Return the refusal of a write that another site made a browser send. Browsers never send a token or signature
+        automatically, so requests that carry one pass."""
         path = request.url.path.removeprefix(request.scope["root_path"])
         if path.startswith(SIGNED) or (caller is not None and caller.how == "token"):
             return None
@@ -186,8 +187,8 @@ class Guard:
     async def _in_time(
         self, request: Request, receive: Receive, send: Send, disconnection: Coroutine[Any, Any, None]
     ) -> None:
-        """Answer 503 if no answer begins in time. Then, and if the client disconnects before, reading ends at its next
-        query or check for cancellation; writing is completed."""
+        """Answer 503 if no answer begins in time. After that, and after a disconnect of the client, a read ends at its
+        next query or cancellation check; a write is completed."""
         begun, late, patience = asyncio.Event(), False, Deadline()
 
         async def sending(message: Message) -> None:
@@ -233,14 +234,15 @@ _PROXY = (
 
 
 def local_path(text: str) -> str:
-    """Where a form may lead: a path of this server, else its front page. Browsers read a backslash as a slash."""
+    """Return the path of this server that a form may lead to; the front page for other addresses. Browsers read a
+    backslash as a slash."""
     parts = urlsplit(text)
     outside = parts.scheme or parts.netloc or not text.startswith("/") or text.startswith(("//", "/\\"))
     return "/" if outside or not text.isprintable() or "\\" in text else text
 
 
 def _name(caller: Caller) -> str:
-    """By which requests and connections of a known client are counted."""
+    """Return the key under which requests and connections of a known client are counted."""
     return f"{caller.how} {caller.name}"
 
 

@@ -1,4 +1,4 @@
-"""A write is done once, whatever is killed or asked twice, and stands in the audit log before it begins."""
+"""Writes that happen once, even after a kill or a repeated request, and are in the audit log before they begin."""
 
 import contextlib
 import hashlib
@@ -26,7 +26,7 @@ _LONGEST = 200
 
 
 class KeyRefusedError(BenchError):
-    """An idempotency key that can't be used so; `status` is that of the answer."""
+    """An idempotency key that cannot be used; `status` is the HTTP status of the answer."""
 
     def __init__(self, status: int, message: str, hint: str) -> None:
         super().__init__(message, hint)
@@ -35,28 +35,29 @@ class KeyRefusedError(BenchError):
 
 @dataclass(frozen=True)
 class WriteResult:
-    """What a write answered."""
+    """The answer of a write."""
 
     body: str
-    """JSON."""
+    """The answer as JSON."""
     again: bool = False
-    """Whether it was done before, and nothing was done now."""
+    """Whether the write happened before and nothing was done now."""
 
 
 @dataclass
 class ServerWrites:
-    """All writes of a server go through here."""
+    """All writes of a server."""
 
     workspace: Workspace
     state: ServerDatabase
     budget: Budget | None = None
-    """Of each run that is started by somebody who may not approve."""
+    """The budget of each run started by a caller who may not approve."""
     _turns: WeakValueDictionary[str, threading.Lock] = field(default_factory=WeakValueDictionary)
-    """Locks that somebody holds or waits for."""
+    """The locks that are held or waited for."""
     _making_turns: threading.Lock = field(default_factory=threading.Lock)
 
     def carry_out(self, verb: Verb, params: VerbParams, caller: Caller, key: str = "") -> WriteResult:
-        """Do it, or answer as before where this caller did it under this key. Blocks; raises what the verb raises."""
+        """Write, or return the stored answer if this caller already wrote under this key. Block until it is done; raise
+        what the verb raises."""
         forget_patience()
         given = params.model_dump(mode="json", exclude_unset=True)
         request = new_run_id()
@@ -77,7 +78,7 @@ class ServerWrites:
         done, budget = False, None if caller.may("approve") else self.budget
         try:
             self.workspace.audit.keep(line)
-            with self._turn(str(given.get("run", verb.name))):  # two people who stop one run take turns
+            with self._turn(str(given.get("run", verb.name))):  # two stops of the same run wait for each other
                 body = self._do(verb, params, WriteContext(caller.name, request, budget), line)
             self.state.keep(caller.name, key, 200, body)
             done = True
@@ -124,7 +125,7 @@ def _digest(value: Any) -> str:
 
 
 def _harmless(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked, for the log: of a whole scenario its digest, and no secret."""
+    """Return the parameters for the log: a scenario as its digest, and no secrets."""
     return {name: _text(value) for name, value in given.items()}
 
 

@@ -1,4 +1,4 @@
-"""How much is taken from one caller, requests a second, bytes and time to send them; and how much is done at once."""
+"""Limits per caller: requests per second, bytes and time of a body, and answers that are computed at once."""
 
 import asyncio
 import contextlib
@@ -27,34 +27,35 @@ Answer = TypeVar("Answer")
 
 
 class Rates:
-    """A bucket for each caller: it fills by `rate` a second, up to `_BURST_S` of them, and a request takes one."""
+    """A token bucket per caller: it fills at `rate` per second, up to the amount of `_BURST_S`, and a request takes
+    one."""
 
     def __init__(self, rate: float, burst: float | None = None) -> None:
         self._rate, self._burst = rate, burst if burst is not None else max(1.0, rate * _BURST_S)
         self._left: dict[str, tuple[float, float]] = {}
 
     def wait_s(self, who: str) -> float:
-        """0: go on. Else the seconds until the next request will be taken."""
+        """Return 0 if the request may continue, and otherwise the seconds until the next request is accepted."""
         now = time.monotonic()
         left, then = self._left.pop(who, (self._burst, now))
         left = min(self._burst, left + (now - then) * self._rate)
         if len(self._left) >= _MOST_KNOWN:
-            del self._left[next(iter(self._left))]  # the one that has asked least recently
+            del self._left[next(iter(self._left))]  # the caller whose last request is the oldest
         self._left[who] = (left - 1.0 if left >= 1.0 else left, now)
         return 0.0 if left >= 1.0 else (1.0 - left) / self._rate
 
 
 class Turns:
-    """How many answers of one kind are computed at once, including those whose client has gone. One client has at most
-    one turn fewer than there are, so that another client's request does not wait behind theirs."""
+    """How many answers of one kind are computed at once, including those whose client has disconnected. One client has
+    at most one turn fewer than there are, so that it cannot block the requests of other clients."""
 
     def __init__(self, at_once: int = _AT_ONCE, wait_s: float | None = None, clients: "ByClient | None" = None) -> None:
         self._free, self._each = asyncio.Semaphore(at_once), ByClient(max(1, at_once - 1))
         self._clients, self._at_once, self._wait_s = clients, at_once, wait_s
 
     async def run(self, client: str, function: Callable[..., Answer], *args: Any) -> Answer:
-        """Return what the function returns in a thread. Raises BenchError if the client has gone when its turn comes,
-        and BusyError if that takes longer than `wait_s`."""
+        """Return the result of the function, which runs in a thread. Raise BenchError if the client has disconnected
+        when its turn comes, and BusyError if that takes longer than `wait_s`."""
         async with AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(self._wait_s):
@@ -73,7 +74,7 @@ class Turns:
 
 
 class ByClient:
-    """A number of turns for each client."""
+    """A number of turns per client."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -84,10 +85,10 @@ class ByClient:
 
 
 class AllTurns:
-    """The turns of each kind of request, whether it comes over HTTP or from an agent.
+    """The turns of each kind of request, over HTTP or from an agent.
 
-    A client has two turns over all kinds, as more of them would take the interpreter from other clients. Queries are
-    not counted there: they run in processes of their own, of which there are as many as queries have turns.
+    A client has two turns over all kinds, because more would take the interpreter from other clients. Queries are not
+    counted there: they run in their own processes, of which there are as many as queries have turns.
     """
 
     def __init__(self, queries: QueryLimits) -> None:
@@ -101,11 +102,11 @@ class AllTurns:
 
 
 class TooLarge(Exception):  # noqa: N818 - an answer
-    """The body of a request is larger than is taken."""
+    """The body of a request is larger than the limit."""
 
 
 class TooManyAtOnce(Exception):  # noqa: N818 - an answer
-    """The bodies of a client's requests that are not answered yet are together larger than is taken."""
+    """The bodies of a client's unanswered requests are together larger than the limit."""
 
 
 class BodyRoom:
@@ -116,7 +117,8 @@ class BodyRoom:
 
     @contextlib.contextmanager
     def reserve(self, client: str, size: int) -> Iterator[None]:
-        """Count the body of a request until it is answered. Raises TooManyAtOnce."""
+        """Count the body of a request until it is answered. Raise TooManyAtOnce if the client's bodies are too large
+        together."""
         if self._taken[client] + size > self._most:
             raise TooManyAtOnce
         self._taken[client] += size
@@ -129,7 +131,8 @@ class BodyRoom:
 
 
 def body_size(scope: Scope, most: int) -> int:
-    """The size that a request states for its body, or else the most that is taken. Raises TooLarge."""
+    """Return the size that a request states for its body, or the limit if it states none. Raise TooLarge above the
+    limit."""
     length = dict(scope["headers"]).get(b"content-length", b"")
     if not length.isdigit():
         return most
@@ -139,7 +142,8 @@ def body_size(scope: Scope, most: int) -> int:
 
 
 async def read_body(receive: Receive, most: int) -> bytes | None:
-    """The whole body; None if the client closed the connection before its end. Raises TooLarge, and TimeoutError."""
+    """Return the whole body; None if the client disconnected before its end. Raise TooLarge or TimeoutError beyond a
+    limit."""
     parts, size = [], 0
     async with asyncio.timeout(BODY_S):
         while True:
@@ -155,7 +159,7 @@ async def read_body(receive: Receive, most: int) -> bytes | None:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """A body that was read, once more; then whatever comes."""
+    """Return a receive function that repeats a body that was already read, and then continues with `receive`."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:

@@ -1,4 +1,4 @@
-"""What a server says to its owner, on stderr."""
+"""The log of a server, on stderr."""
 
 import logging
 import os
@@ -7,7 +7,7 @@ from benchhouse.schema.secrets import blanker, holds_secret
 
 
 class _Blanked(logging.Formatter):
-    """Log lines without the secrets of the environment, also in what an exception says."""
+    """Formats log lines and exceptions without the secrets of the environment."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
@@ -19,7 +19,7 @@ class _Blanked(logging.Formatter):
 
 
 def log_to_stderr() -> None:
-    """Warnings and errors of ours, and of the libraries that speak the protocols."""
+    """Log warnings and errors of the server and of its protocol libraries to stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Blanked())
     for name in ("uvicorn", "mcp", "benchhouse.serve"):

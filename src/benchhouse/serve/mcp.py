@@ -1,6 +1,7 @@
-"""What agents are told over the Model Context Protocol: tools of the table of verbs, reports and evidence.
+"""What agents get over the Model Context Protocol: the verbs as tools, and reports and evidence as resources.
 
-Imported when the first agent asks: the protocol's library takes more than a second.
+This module is imported at the first request of an agent, because the import of the protocol's library takes more than a
+second.
 """
 
 import copy
@@ -41,12 +42,12 @@ _INSTRUCTIONS = (
     "quote none without these, and prove it with the tool `trace`. What a comparison calls no difference is none. "
     "Before `run`, `plan` says what a scenario takes; then `status` until the run is finished, then `points`."
 )
-_LARGEST_ANSWER = 1 << 20  # of a query; what an agent gets is less, and larger ones are not worth their time
+_LARGEST_ANSWER = 1 << 20  # for a query; agents get less than this, and larger results are not worth the time
 _DESTRUCTIVE = ("stop",)
 
 
 class AgentServer:
-    """The tools and resources of one workspace, for whoever `caller_of` says that asks."""
+    """The tools and resources of one workspace; `caller_of` returns the caller of a request."""
 
     def __init__(
         self, workspace: Workspace, writes: ServerWrites, turns: AllTurns, caller_of: Callable[[Context], Caller]
@@ -57,7 +58,7 @@ class AgentServer:
         self._resources = McpResources(workspace)
 
     def server(self) -> "Server[Any]":
-        """The protocol's server."""
+        """Return the server object of the protocol's library."""
         return Server(
             "benchhouse",
             version=__version__,
@@ -129,7 +130,7 @@ class AgentServer:
 
 
 def _refused(message: str, hint: str, more: dict[str, Any]) -> types.CallToolResult:
-    """An error in the words of the command line, which the agent sees."""
+    """Return an error with the messages of the command line, which the agent sees."""
     text = f"{message}\n{hint}" if hint else message
     content = {"title": message, "detail": hint} | more
     return types.CallToolResult(
@@ -138,7 +139,7 @@ def _refused(message: str, hint: str, more: dict[str, Any]) -> types.CallToolRes
 
 
 def _safe(handler: Callable[[Context, Any], Awaitable[T]]) -> Callable[[Context, Any], Awaitable[T]]:
-    """What we did not foresee is told to the log alone: the library would send its words, and paths in them."""
+    """Log unexpected errors and hide them from the agent: the library would send their messages, with paths in them."""
 
     async def answer(context: Context, params: Any) -> T:
         try:
@@ -162,7 +163,7 @@ def _budget_words(budget: Budget | None) -> str:
 async def answer_over_http(
     workspace: Workspace, writes: ServerWrites, turns: AllTurns, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """One request of the streamable HTTP transport, without a session: who asks is known anew each time."""
+    """Answer one request of the streamable HTTP transport, without a session: each request is authenticated."""
     agents = AgentServer(workspace, writes, turns, lambda context: context.request.scope["caller"])  # type: ignore[union-attr]
     manager = StreamableHTTPSessionManager(agents.server(), json_response=True, stateless=True)
     async with manager.run():
@@ -170,9 +171,9 @@ async def answer_over_http(
 
 
 def serve_stdio(workspace: Workspace, allow: Role, budget: Budget | None, queries: QueryLimits) -> None:
-    """Answer on stdin and stdout until stdin ends; whoever started us is who asks."""
+    """Answer on stdin and stdout until stdin ends; the caller is the account that started this process."""
     log_to_stderr()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # else Ctrl-C waits for the next line; what is written survives a kill
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # otherwise Ctrl-C waits for the next line; writes survive a kill
     workspace.query_limits = queries
     writes = ServerWrites(workspace, ServerDatabase(workspace.folder.server_state), budget)
     caller = Caller("local", allow, "stdio")

@@ -28,14 +28,14 @@ _LARGEST = 4 << 20
 
 
 class McpResources:
-    """Of one workspace."""
+    """The resources of one workspace."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._templates = {template: UriTemplate.parse(template) for template in _MEANINGS}
 
     def listed(self) -> list[types.Resource]:
-        """The reports of the newest runs; older ones, and all evidence, by the templates."""
+        """Return the reports of the newest runs; older reports and all evidence are available by the templates."""
         return [
             types.Resource(
                 uri=self._templates[_REPORT].expand({"run": run.run_id, "form": "markdown"}),
@@ -55,7 +55,7 @@ class McpResources:
         ]
 
     def read(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents:
-        """Raises BenchError for what is not there, or too large."""
+        """Return the content of a resource. Raise BenchError if it does not exist or is too large."""
         for template, parsed in self._templates.items():
             if (named := parsed.match(uri)) is not None:
                 names = {name: str(value) for name, value in named.items()}

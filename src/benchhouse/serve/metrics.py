@@ -1,4 +1,4 @@
-"""`/metrics`: the hot metrics of recent runs, and how much this server is asked, for a Prometheus that scrapes."""
+"""`/metrics`: the hot metrics of recent runs and the load of this server, for Prometheus to scrape."""
 
 import time
 
@@ -19,14 +19,14 @@ _OF = "benchhouse_serve"
 class Counted:
     """Counts requests, and the seconds until their answers begin.
 
-    A stream of events goes on for hours, and would drown everything else.
+    The duration of answers is not counted: an event stream lasts for hours and would dominate the sum.
     """
 
     def __init__(self) -> None:
         self._requests, self._errors, self._seconds = 0, 0, 0.0
 
     def before(self, app: ASGIApp) -> ASGIApp:
-        """The application, counted."""
+        """Return the application with counted requests."""
 
         async def counting(scope: Scope, receive: Receive, send: Send) -> None:
             begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the table of verbs; pydantic describes what is asked and answered."""
+"""The OpenAPI document of the table of verbs; pydantic describes the parameters and answers."""
 
 import functools
 from typing import Any, Literal
@@ -47,7 +47,7 @@ _KEY = {
 
 @functools.cache
 def document() -> dict[str, Any]:
-    """Made once: it takes a second."""
+    """Return the document, which is generated once because that takes a second."""
     names = [name for name, verb in VERBS.items() if not verb.texts]
     adapters = [(name, _SIDE, TypeAdapter[Any](VERBS[name].answers)) for name in names]
     schemas, together = TypeAdapter.json_schemas(adapters, ref_template=_REFERENCES)
@@ -68,7 +68,7 @@ def document() -> dict[str, Any]:
 
 
 def with_null_numbers(schema: Any) -> Any:
-    """A number that JSON has no word for is null."""
+    """Allow null for every number, because JSON cannot represent NaN and infinity."""
     if isinstance(schema, list):
         return [with_null_numbers(item) for item in schema]
     if not isinstance(schema, dict):

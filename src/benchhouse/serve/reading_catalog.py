@@ -1,4 +1,4 @@
-"""Verbs that only read of what can be benchmarked and where: catalogue, contracts, servers, sites, plans, tables."""
+"""Verbs that read what can be benchmarked and where: catalog, contracts, servers, sites, plans, and tables."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ _SCENARIO = "<scenario>"
 
 @verb("GET", "/benchmark/contracts")
 def benchmark_contracts(workspace: Workspace, params: NoParams) -> "list[answer_types.ContractTemplate]":
-    """Contracts to begin with, by class and kind of workload."""
+    """List the shipped contract templates, by class and kind of workload."""
     return workspace.contracts.list()
 
 
@@ -35,77 +35,77 @@ class ContractText(VerbParams):
 
 @verb("POST", "/benchmark/contracts/validate")
 def validate_contract(workspace: Workspace, params: ContractText) -> "answer_types.ContractVerdict":
-    """Check a contract; every mistake is told at once, with its place. Nothing is kept."""
+    """Check a contract without storing it; all mistakes are reported at once, each with its position."""
     checked = workspace.contracts.validate_text(params.contract)
     return cast("answer_types.ContractVerdict", {"name": checked.contract.name, "settled": checked.settled})
 
 
 class OfContract(VerbParams):
     contract: Token
-    """Its name, such as `publication-inference`."""
+    """The name of the contract, such as `publication-inference`."""
 
 
 @verb("GET", "/benchmark/contracts/{contract}")
 def benchmark_contract(workspace: Workspace, params: OfContract) -> dict[str, Any]:
-    """One of these contracts, as its file has it; /api/schema/contract describes it."""
+    """Show a shipped contract as its file states it; /api/schema/contract describes it."""
     return workspace.contracts.show(params.contract).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @verb("GET", "/catalog/experiments")
 def experiments(workspace: Workspace, params: NoParams) -> "list[answer_types.ListedExperiment]":
-    """Experiments that are installed, deprecated and broken ones too, and those that a nexus registers."""
+    """List installed experiments, including deprecated and broken ones, and those that a nexus registers."""
     return workspace.catalog.experiments()
 
 
 class OfExperiment(VerbParams):
     experiment: Token
-    """Name of an experiment or of a registered benchmark."""
+    """The name of an experiment or of a registered benchmark."""
     version: Token | None = None
-    """By default the newest."""
+    """The version of the experiment; by default the newest."""
 
 
 @verb("GET", "/catalog/experiments/{experiment}")
 def experiment_show(workspace: Workspace, params: OfExperiment) -> dict[str, Any]:
-    """Inputs, metrics, data and resources of an experiment, or of what a registered benchmark fixes of it."""
+    """Show the inputs, metrics, data, and resources of an experiment, or what a registered benchmark fixes of them."""
     return workspace.catalog.show(params.experiment, params.version).to_dict()
 
 
 class Benchmarks(VerbParams):
     package: Token | None = None
-    """Only those of this package."""
+    """Only benchmarks of this package."""
     model: Token | None = None
-    """Only those for this model."""
+    """Only benchmarks for this model."""
     experiment: Token | None = None
-    """Only those of this experiment."""
+    """Only benchmarks of this experiment."""
 
 
 @verb("GET", "/catalog/benchmarks")
 def benchmarks(workspace: Workspace, params: Benchmarks) -> "list[answer_types.ListedBenchmark]":
-    """Registered benchmarks: of the workspace, of installed packages, of a nexus."""
+    """List registered benchmarks of the workspace, of installed packages, and of a nexus."""
     return workspace.catalog.benchmarks(package=params.package, model=params.model, experiment=params.experiment)
 
 
 @verb("GET", "/catalog/targets")
 def targets(workspace: Workspace, params: NoParams) -> "list[answer_types.MeasuredTarget]":
-    """Targets that were benchmarked in this workspace."""
+    """List the targets that were benchmarked in this workspace."""
     return workspace.catalog.targets()
 
 
 @verb("GET", "/catalog/importers")
 def importers(workspace: Workspace, params: NoParams) -> dict[str, str]:
-    """Kinds of result files of other tools that can be imported, each with what it reads."""
+    """List the kinds of result files of other tools that can be imported, each with what it reads."""
     return workspace.catalog.importers()
 
 
 @verb("GET", "/catalog/exporters")
 def exporters(workspace: Workspace, params: NoParams) -> dict[str, str]:
-    """Formats of other tools that results can be exported to, each with what it is."""
+    """List the formats of other tools that results can be exported to, each with a description."""
     return workspace.catalog.exporters()
 
 
 @verb("GET", "/catalog/data")
 def data(workspace: Workspace, params: NoParams) -> "list[answer_types.Fetchable]":
-    """Data that installed experiments declare, and whether it is in the cache."""
+    """List the data that installed experiments declare, and whether it is in the cache."""
     return workspace.fetchable()
 
 
@@ -113,12 +113,12 @@ class OfSchema(VerbParams):
     format: Literal[
         "scenario", "benchmark", "recipe", "site", "trial", "metrics", "meta", "manifest", "telemetry", "contract"
     ]
-    """The file format."""
+    """The name of the file format."""
 
 
 @verb("GET", "/schema/{format}")
 def schema(workspace: Workspace, params: OfSchema) -> dict[str, Any]:
-    """The JSON Schema of a file format."""
+    """Return the JSON Schema of a file format."""
     if params.format == "contract":
         return workspace.contracts.json_schema()
     return workspace.catalog.json_schema(params.format)
@@ -126,49 +126,49 @@ def schema(workspace: Workspace, params: OfSchema) -> dict[str, Any]:
 
 @verb("GET", "/packages")
 def packages(workspace: Workspace, params: NoParams) -> "list[answer_types.PackageSummary]":
-    """All packages of the nexus; one that can't be read has `broken`."""
+    """List all packages of the nexus; a package that can't be read has `broken`."""
     return workspace.packages.list()
 
 
 @verb("GET", "/packages/requirements")
 def package_requirements(workspace: Workspace, params: NoParams) -> "list[answer_types.PackageRequirement]":
-    """The Python packages that packages install, and for which experiments."""
+    """List the Python packages that packages install, and for which experiments."""
     return workspace.packages.requirements()
 
 
 class OfPackage(VerbParams):
     package: Token
-    """Its name."""
+    """The name of the package."""
 
 
 @verb("GET", "/packages/{package}")
 def package_show(workspace: Workspace, params: OfPackage) -> "answer_types.PackageDetails":
-    """One package: what it installs, its models and its benchmarks."""
+    """Show a package: what it installs, its models, and its benchmarks."""
     return workspace.packages.show(params.package)
 
 
 @verb("GET", "/leaderboards")
 def leaderboards(workspace: Workspace, params: NoParams) -> "list[answer_types.LogicalSummary]":
-    """The logical benchmarks there are, and the experiments that answer each."""
+    """List the logical benchmarks, and the experiments that answer each."""
     return workspace.leaderboards.list()
 
 
 class RankParams(VerbParams):
     benchmark: Token
-    """Name of the logical benchmark."""
+    """The name of the logical benchmark."""
     where: tuple[Token, ...] = ()
-    """Only results with this value of a property: `load=heavy`; repeatable."""
+    """Only results with this value of a property, such as `load=heavy`; repeatable."""
     experiment: Token | None = None
-    """Only what this one measured."""
+    """Only results of this experiment."""
     confidence: Confidence = 0.95
-    """Of the intervals."""
+    """The confidence level of the intervals."""
     named: Annotated[int, Field(ge=0)] = 20
-    """The most runs and trials that a row names; `n` counts all its trials."""
+    """The maximum number of runs and trials that a row lists; `n` counts all its trials."""
 
 
 @verb("GET", "/leaderboards/{benchmark}")
 def leaderboard(workspace: Workspace, params: RankParams) -> "answer_types.LeaderboardAnswer":
-    """The targets of a logical benchmark, ranked."""
+    """Rank the targets of a logical benchmark."""
     where = {}
     for condition in params.where:
         key, sign, value = condition.partition("=")
@@ -183,42 +183,43 @@ def leaderboard(workspace: Workspace, params: RankParams) -> "answer_types.Leade
 
 @verb("GET", "/servers")
 def servers(workspace: Workspace, params: NoParams) -> "list[answer_types.Server]":
-    """Servers that run: those started by themselves and those attached to runs."""
+    """List running servers: those started on their own and those attached to runs."""
     return workspace.servers.running()
 
 
 class OfServer(VerbParams):
     server: Token
-    """Its id, or the beginning of it."""
+    """The id of the server, or the beginning of it."""
 
 
 @verb("GET", "/servers/{server}/check", scope="run")
 def server_check(workspace: Workspace, params: OfServer) -> "answer_types.CheckedServer":
-    """Ask a server by its own probe until it answers, for at most 5 seconds."""
+    """Probe a server with its own health check until it answers, for at most 5 seconds."""
     return workspace.servers.check(params.server)
 
 
 class ServerLogsParams(OfServer):
     lines: Annotated[int, Field(ge=0, le=10_000)] = 50
-    """The most lines of each replica, the newest."""
+    """The maximum number of lines per replica; the newest are returned."""
 
 
 @verb("GET", "/servers/{server}/logs")
 def server_logs(workspace: Workspace, params: ServerLogsParams) -> "answer_types.ServerOutputAnswer":
-    """The last lines that a server wrote; also of one that is over."""
+    """Show the last lines of a server's output, also after it ended."""
     lines = workspace.servers.logs(params.server, lines=params.lines).lines
     return cast("answer_types.ServerOutputAnswer", {"lines": lines})
 
 
 @verb("GET", "/clients")
 def clients(workspace: Workspace, params: NoParams) -> "list[answer_types.Server]":
-    """Load clients that run."""
+    """List running load clients."""
     return workspace.clients.running()
 
 
 @verb("GET", "/recipes")
 def recipes(workspace: Workspace, params: NoParams) -> "list[answer_types.RecipeStatus]":
-    """All recipes of servers. Whether their programs are installed is left out: programs would be started for it."""
+    """List all recipes of servers, without checking whether their programs are installed.
+    That check would start programs."""
     return workspace.servers.recipes(programs=False)
 
 
@@ -229,94 +230,94 @@ class RecipeText(VerbParams):
 
 @verb("POST", "/recipes/validate")
 def validate_recipe(workspace: Workspace, params: RecipeText) -> dict[str, Any]:
-    """Check a recipe, and answer what was understood; every mistake is told at once, with its place."""
+    """Check a recipe and return it as it was parsed; all mistakes are reported at once, each with its position."""
     return workspace.servers.validate_text(params.recipe).model_dump(mode="json")
 
 
 class OfRecipe(VerbParams):
     recipe: Name
-    """Its name."""
+    """The name of the recipe."""
 
 
 @verb("GET", "/recipes/{recipe}")
 def recipe_show(workspace: Workspace, params: OfRecipe) -> dict[str, Any]:
-    """One recipe; /api/schema/recipe describes it."""
+    """Show a recipe; /api/schema/recipe describes its format."""
     return workspace.servers.recipe(params.recipe).model_dump(mode="json")
 
 
 @verb("GET", "/monitors")
 def monitors(workspace: Workspace, params: NoParams) -> "list[answer_types.MonitorStatus]":
-    """Every free-standing monitor of the workspace, the last first."""
+    """List the monitors of the workspace that are not part of a run, newest first."""
     return workspace.monitors.all()
 
 
 @verb("GET", "/monitors/available")
 def monitors_available(workspace: Workspace, params: NoParams) -> "list[answer_types.Monitored]":
-    """Everything that can be monitored, and whether it was tried on the real thing."""
+    """List everything that can be monitored, and whether it was tested on the real system."""
     return workspace.monitors.list()
 
 
 @verb("GET", "/images")
 def images(workspace: Workspace, params: NoParams) -> "list[answer_types.LockedImage]":
-    """Images of registries that are pinned by digest."""
+    """List registry images that are pinned by digest."""
     return workspace.images.references()
 
 
 @verb("GET", "/sites")
 def sites(workspace: Workspace, params: NoParams) -> "list[answer_types.SiteSummary]":
-    """Profiles of machines and clusters, with the one in use marked."""
+    """List the profiles of machines and clusters; the one in use is marked."""
     return workspace.sites.profiles()
 
 
 class OfSite(VerbParams):
     site: Name
-    """Its name."""
+    """The name of the site profile."""
 
 
 @verb("GET", "/sites/{site}")
 def site_show(workspace: Workspace, params: OfSite) -> "answer_types.Site":
-    """One shipped profile."""
+    """Show a shipped site profile."""
     return workspace.sites.profile(params.site)
 
 
 @verb("GET", "/infra")
 def infra(workspace: Workspace, params: NoParams) -> "list[answer_types.Infra]":
-    """Infrastructure below infra/: its files, who changed them, and what it costs."""
+    """List the infrastructure below infra/: its files, who changed them, and its cost."""
     found = [workspace.infra.show(folder) for folder in workspace.infra.folders()]
     return cast("list[answer_types.Infra]", [vars(item) | {"folder": str(item.folder)} for item in found])
 
 
 @verb("GET", "/selftest")
 def selftest(workspace: Workspace, params: NoParams) -> "answer_types.SelftestRecord | None":
-    """The newest selftest: how often equal things look different here, and the smallest visible change."""
+    """Show the newest selftest: how often equal things look different here, and the smallest visible change."""
     return workspace.last_selftest()
 
 
 @verb("GET", "/warehouse/schema")
 def warehouse_schema(workspace: Workspace, params: NoParams) -> "list[answer_types.TableInfo]":
-    """The curated tables, column by column."""
+    """List the curated tables with their columns."""
     return workspace.warehouse.schema()
 
 
 @verb("GET", "/warehouse/shared")
 def warehouse_shared(workspace: Workspace, params: NoParams) -> "list[answer_types.Destination]":
-    """What of the workspace is where workspace.yaml sends it."""
+    """Show how much of the workspace is stored at the destinations of workspace.yaml."""
     return workspace.warehouse.share(dry_run=True)
 
 
 @verb("GET", "/warehouse/followed")
 def warehouse_followed(workspace: Workspace, params: NoParams) -> "answer_types.Followed | None":
-    """How it stands with the team's store that the server follows; null where it follows none."""
+    """Show the state of the team's store that the server follows; null if it follows none."""
     return workspace.warehouse.followed()
 
 
 class QueryParams(VerbParams):
     sql: Annotated[str, Field(max_length=100_000)]
-    """One SELECT, in the dialect of DuckDB; /api/warehouse/schema has the tables."""
+    """One SELECT statement in the DuckDB dialect; /api/warehouse/schema lists the tables."""
     rows: Annotated[int, Field(ge=1, le=100_000)] = 10_000
-    """The most rows; `more` says whether there are others."""
+    """The maximum number of rows; `more` shows whether there are others."""
     seconds: Annotated[float, Field(gt=0, le=60)] = 10.0
-    """After this time it is ended."""
+    """The time in seconds after which the query is stopped."""
 
 
 def _query(workspace: Workspace, params: QueryParams) -> "answer_types.QueryAnswer":
@@ -329,13 +330,13 @@ def _query(workspace: Workspace, params: QueryParams) -> "answer_types.QueryAnsw
 
 @verb("GET", "/query", rows="rows")
 def query(workspace: Workspace, params: QueryParams) -> "answer_types.QueryAnswer":
-    """Ask the tables in SQL, read-only."""
+    """Query the tables in read-only SQL."""
     return _query(workspace, params)
 
 
 @verb("POST", "/query", rows="rows")
 def query_long(workspace: Workspace, params: QueryParams) -> "answer_types.QueryAnswer":
-    """The same for SQL that is too long for an address; nothing is written."""
+    """Query the tables in SQL that is too long for a URL; nothing is written."""
     return _query(workspace, params)
 
 
@@ -346,13 +347,13 @@ class OfScenario(VerbParams):
 
 class PlanParams(OfScenario):
     points: Annotated[int, Field(ge=0, le=1000)] = 20
-    """How many points to list."""
+    """The maximum number of points to list."""
     executor: Name | None = None
-    """Where it would run, in place of what it says."""
+    """The executor to use instead of the scenario's."""
     runtime: Name | None = None
-    """What its trials would run in."""
+    """The runtime of the trials, instead of the scenario's."""
     site: Name | None = None
-    """Name of a site profile."""
+    """The name of a site profile."""
 
 
 def _source(params: OfScenario) -> "ScenarioText":
@@ -366,7 +367,8 @@ def _source(params: OfScenario) -> "ScenarioText":
 
 @contextlib.contextmanager
 def _only_of_the_text() -> Iterator[None]:
-    """Files that a scenario names are this machine's: what is wrong in them is not quoted to a stranger."""
+    """Hide mistakes in files that a scenario refers to: these are files of this machine, and a remote caller must not
+    see their content."""
     try:
         yield
     except ProblemsError as error:
@@ -382,7 +384,7 @@ def _only_of_the_text() -> Iterator[None]:
 
 @verb("POST", "/plan")
 def plan(workspace: Workspace, params: PlanParams) -> "answer_types.PlanSummary":
-    """What a scenario would run: points, trials, time, cost, digest; nothing is started or written."""
+    """Show what a scenario would run: points, trials, time, cost, and digest; nothing is started or written."""
     with _only_of_the_text():
         where: PlaceKeywords = {"executor": params.executor, "runtime": params.runtime, "site": params.site}
         (planned,) = workspace.plan(_source(params), points=params.points, **where)
@@ -391,6 +393,6 @@ def plan(workspace: Workspace, params: PlanParams) -> "answer_types.PlanSummary"
 
 @verb("POST", "/validate")
 def validate(workspace: Workspace, params: OfScenario) -> "answer_types.Validation":
-    """Check a scenario; every mistake is told at once, with its place."""
+    """Check a scenario; all mistakes are reported at once, each with its position."""
     with _only_of_the_text():
         return workspace.validate(_source(params))

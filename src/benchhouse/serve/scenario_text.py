@@ -1,4 +1,4 @@
-"""What somebody sends as a scenario, or a part of one: its answer must not show this machine."""
+"""Checks of scenario text from a request, whose answer must not reveal this machine."""
 
 import json
 from typing import Any
@@ -8,9 +8,9 @@ from benchhouse.schema.secrets import is_secret_variable, mentioned
 
 
 def refuse_variables(given: Any) -> None:
-    """Raises where a variable of the server would be read and shown; those of secrets stay references.
+    """Raise BenchError if a variable of the server would be read and shown; references to secrets stay references.
 
-    `given` is what was parsed: a text may write `$` in other ways.
+    `given` is the parsed content, because text can write `$` in other ways.
     """
     shown = sorted(name for name in mentioned(json.dumps(given, default=str)) if not is_secret_variable(name))
     if shown:

@@ -1,4 +1,4 @@
-"""The process: one server on one workspace, until it is told to end."""
+"""The process of `bench serve`: one server on one workspace, until it is stopped."""
 
 import gc
 import resource
@@ -19,14 +19,14 @@ from benchhouse.serve.settings import Settings
 from benchhouse.serve.store_follower import follow
 
 _BACKLOG = 1024  # connections that wait to be accepted, and that may be accepted before the first of them is counted
-_OTHER_FILES = 512  # of the tables, evidence, and libraries
+_OTHER_FILES = 512  # for the tables, evidence, and libraries
 _IDLE_S = 15
-_SWITCH_S = 0.001  # a fifth of the default: an answer gives the interpreter up with each row and file that it reads
-_COLLECTIONS = (700, 10, 100)  # of the oldest objects a tenth as often as by default: each stops all answers for 100 ms
+_SWITCH_S = 0.001  # a fifth of the default: an answer releases the interpreter with each row and file that it reads
+_COLLECTIONS = (700, 10, 100)  # old objects a tenth as often as by default: each time stops all answers for 100 ms
 
 
 def serve(workspace: Workspace, settings: Settings, ready: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM; `ready` is called with the address once it listens."""
+    """Serve until SIGINT or SIGTERM; call `ready` with the address once the server listens."""
     check(workspace, settings)
     listener = _listen(settings.host, settings.port)
     at = listener.getsockname()
@@ -46,7 +46,7 @@ def serve(workspace: Workspace, settings: Settings, ready: Callable[[str], None]
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # ours: uvicorn would believe anybody on this machine
+        proxy_headers=False,  # the guard reads them: uvicorn would trust every process on this machine
         backlog=_BACKLOG,
         timeout_keep_alive=_IDLE_S,
         timeout_graceful_shutdown=5,
@@ -56,7 +56,7 @@ def serve(workspace: Workspace, settings: Settings, ready: Callable[[str], None]
 
 
 def check(workspace: Workspace, settings: Settings) -> None:
-    """Raises BenchError if the server could not know who its clients are."""
+    """Raise BenchError if the server could not identify its clients."""
     good = any(token.state == "good" for token in workspace.tokens.list())
     if not settings.is_loopback and not settings.proxies and not good:
         raise BenchError(
@@ -82,7 +82,7 @@ def check(workspace: Workspace, settings: Settings) -> None:
 
 
 def warnings(settings: Settings) -> list[str]:
-    """Settings that let other people do more than an owner may expect."""
+    """Return warnings about settings that let other people do more than an owner may expect."""
     found = []
     if not settings.is_loopback and not settings.proxies:
         found.append(

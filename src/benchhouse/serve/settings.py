@@ -1,4 +1,4 @@
-"""What the server's owner decides: where it listens, who is believed, how much is taken from one caller."""
+"""The settings of the server's owner: the address to listen on, who has access, and the limits per caller."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -17,36 +17,36 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 0
     names: tuple[str, ...] = ()
-    """Host names by which it is reached, beside those of this machine."""
+    """The host names of the server, in addition to those of this machine."""
     root_path: str = ""
-    """The sub-path under which a proxy shows it."""
+    """The sub-path under which a proxy serves it."""
     login: bool | None = None
-    """On the loopback device: whether each client needs a token (True) or none does (False). By default, processes of
-    the account that the server runs as need none."""
+    """On the loopback device: whether every client needs a token (True) or none does (False). By default, processes of
+    the account that runs the server need none."""
     allow: Role = "read"
-    """What may be done without a login, on the loopback device."""
+    """The role of clients without a login, on the loopback device."""
     proxies: tuple[Network, ...] = ()
-    """Addresses of proxies whose headers are believed."""
+    """The addresses of proxies whose headers are trusted."""
     user_header: str = "X-Forwarded-User"
     groups_header: str = "X-Forwarded-Groups"
     grants: Mapping[str, Role] = field(default_factory=lambda: {"*": "read"})
-    """Roles of those whom a proxy names: by user, `@group`, or `*` for all."""
+    """The roles of users that a proxy names: by user, `@group`, or `*` for all."""
     public_badges: bool = False
-    """Whether badges are shown to anybody, also on pages of others."""
+    """Whether badges are public, so that pages of other sites can show them too."""
     follow_s: float | None = None
-    """Seconds between two looks at the team's store of workspace.yaml; None: it is not followed."""
+    """The seconds between two reads of the team's store of workspace.yaml; None if the server does not follow it."""
     budget: Budget | None = None
-    """What each run may use that is started by somebody who may not approve."""
+    """The budget of each run started by a caller who may not approve."""
     query_limits: QueryLimits = field(default_factory=QueryLimits)
-    """What a query over HTTP or MCP may cost."""
+    """The limits of a query over HTTP or MCP."""
     max_body: int = 2 << 20
-    """Bytes of a request."""
+    """The maximum size of a request body in bytes."""
     max_connections: int = 512
-    """Open connections in all."""
+    """The maximum number of open connections in all."""
     max_time_s: float = 60.0
-    """Seconds until an answer begins."""
+    """The maximum number of seconds until an answer begins."""
     rate: float = 100.0
-    """Requests a second of one caller, on average; four seconds' worth may come at once."""
+    """The average number of requests per second of one caller; the requests of four seconds may come at once."""
 
     @property
     def is_loopback(self) -> bool:
@@ -54,11 +54,11 @@ class Settings:
 
     @property
     def without_login(self) -> bool:
-        """Whether clients without a token, on this machine, are answered."""
+        """Whether clients on this machine are served without a token."""
         return self.is_loopback and not self.login and not self.proxies
 
     def is_proxy(self, address: str) -> bool:
-        """Whether this is the address of a trusted proxy."""
+        """Return whether this is the address of a trusted proxy."""
         try:
             parsed = ipaddress.ip_address(address)
         except ValueError:
@@ -83,7 +83,8 @@ def network(text: str) -> Network:
 
 
 def grants(pairs: Mapping[str, str]) -> dict[str, Role]:
-    """`ada=run`, `@perf=approve`, `*=read`; without the latter, everybody whom the proxy lets through may read."""
+    """Parse grants such as `ada=run`, `@perf=approve`, and `*=read`. Without a grant for `*`, all users of the proxy
+    may read."""
     chosen: dict[str, Role] = {"*": "read"}
     for who, role in pairs.items():
         known = next((item for item in ROLES if item == role), None)
@@ -94,7 +95,7 @@ def grants(pairs: Mapping[str, str]) -> dict[str, Role]:
 
 
 def sub_path(text: str) -> str:
-    """Without the slash at its end; raises ValueError for what is no plain path."""
+    """Return the path without its trailing slash. Raise ValueError if it is not a plain path."""
     path = text.rstrip("/")
     parts = path.split("/")
     plain = all(part and part not in (".", "..") and part.replace("-", "").replace("_", "").replace(".", "").isalnum()

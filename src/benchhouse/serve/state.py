@@ -1,4 +1,4 @@
-"""What the server keeps between requests, and over a kill: sessions, and answers by idempotency key."""
+"""What the server stores between requests and across a kill: sessions, and answers by idempotency key."""
 
 import contextlib
 import hashlib
@@ -14,10 +14,10 @@ from pathlib import Path
 from benchhouse.processes.process_identity import identity, is_gone
 
 _SESSION_S = 12 * 3600.0
-_MOST_SESSIONS = 100  # of one token; then the oldest ends
+_MOST_SESSIONS = 100  # per token; beyond that, the oldest session ends
 _KEPT_S = 7 * 86400.0
 _ENDED = "ended"
-_LONGEST_WRITE_S = 600.0  # of a server in another container nobody here can say whether it lives
+_LONGEST_WRITE_S = 600.0  # then a write counts as ended if its server is in another container, out of sight
 _TABLES = """
 CREATE TABLE IF NOT EXISTS secret (value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS session (digest TEXT PRIMARY KEY, token_id TEXT NOT NULL, expires REAL NOT NULL);
@@ -29,19 +29,19 @@ CREATE TABLE IF NOT EXISTS answer (
 
 @dataclass(frozen=True)
 class IdempotentAnswer:
-    """What is known of an idempotency key."""
+    """The stored state of an idempotency key."""
 
     asked: str
-    """Digest of what was asked under it."""
+    """The digest of the verb and its parameters."""
     request: str
-    """By which what was written is found again."""
+    """The name under which the written result is found again."""
     under_way: bool
     status: int | None = None
     body: str | None = None
 
 
 class ServerDatabase:
-    """One SQLite file, synced at every write; opened when it is first needed, so that reading needs no file."""
+    """One SQLite file, synced at every write. It is opened at first use, so that reading needs no file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -51,7 +51,7 @@ class ServerDatabase:
 
     @property
     def secret(self) -> bytes:
-        """Of this server: forms are signed with it."""
+        """The secret of this server, which signs forms."""
         if self._secret is None:
             try:
                 with self._open() as connection:
@@ -59,7 +59,7 @@ class ServerDatabase:
                         row = (secrets.token_bytes(32),)
                         connection.execute("INSERT INTO secret VALUES (?)", row)
                     self._secret = row[0]
-            except (OSError, sqlite3.OperationalError):  # a folder that is only read: forms last as long as the process
+            except (OSError, sqlite3.OperationalError):  # the folder is read-only: forms end with the process
                 self._secret = secrets.token_bytes(32)
         return self._secret
 
@@ -81,7 +81,7 @@ class ServerDatabase:
             connection.execute("DELETE FROM session WHERE digest = ?", (self.digest(cookie),))
 
     def token_of(self, cookie: str) -> str | None:
-        """The token by which a session began; None where there is no such session."""
+        """Return the id of the token that started a session; None if there is no such session."""
         if not self._path.exists():
             return None
         with self._open() as connection:
@@ -91,9 +91,10 @@ class ServerDatabase:
         return row[0] if row else None
 
     def claim(self, who: str, key: str, asked: str, request: str) -> IdempotentAnswer | None:
-        """Reserve a key for a write. Return None if it was free, and otherwise what is stored under it.
+        """Reserve a key for a write. Return None if it was free, and otherwise its stored state.
 
-        A key whose server was killed in the middle is reserved too: the result has its request, and no answer.
+        A key is also reserved if its server was killed during the write: the result then has its request, but no
+        answer.
         """
         with self._open() as connection:
             connection.execute("DELETE FROM answer WHERE time < ?", (time.time() - _KEPT_S,))
@@ -120,7 +121,7 @@ class ServerDatabase:
             )
 
     def release(self, who: str, key: str) -> None:
-        """It was refused or failed: asked again, it is tried again, under the same request."""
+        """Mark a write as refused or failed, so that the same key tries it again under the same request."""
         with self._open() as connection:
             connection.execute("UPDATE answer SET owner = ? WHERE who = ? AND key = ?", (_ENDED, who, key))
 

@@ -1,4 +1,4 @@
-"""The process that looks at the team's store again and again, beside the server, so that pages stay quick."""
+"""The process that reads the team's store repeatedly, outside the server process, so that pages stay fast."""
 
 import logging
 import os
@@ -13,12 +13,12 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.processes.tree import die_with_parent
 
 LOG = logging.getLogger("benchhouse.serve")
-_PAUSE_S = 5.0  # before one that ended by itself is started again
-_NICENESS = 5  # pages come first
+_PAUSE_S = 5.0  # before a process that ended is started again
+_NICENESS = 5  # pages have priority
 
 
 def follow(root: Path, every_s: float) -> None:
-    """Keep such a process as long as this one lives; it ends with it, also where this one is killed."""
+    """Keep a follower process running as long as this process lives; it ends with this process, even after a kill."""
     command = [sys.executable, "-m", __name__, str(root), str(every_s), str(os.getpid())]
 
     def keep() -> None:
@@ -31,7 +31,7 @@ def follow(root: Path, every_s: float) -> None:
             LOG.warning("the process that follows the team's store ended (%d): %s", process.returncode, said[-1])
             time.sleep(_PAUSE_S)
 
-    # The kernel tells the process of the end of the thread that started it: this one.
+    # The kernel notifies the process when the thread that started it, this one, ends.
     threading.Thread(target=keep, daemon=True, name="follow").start()
 
 

@@ -1,4 +1,4 @@
-"""The answer of a tool in a few lines: each number with its unit, its interval, n, and what `trace` takes for it."""
+"""The answer of a tool in a few lines: each value with its unit, its interval, n, and its reference for `trace`."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ _LONGEST_VALUE = 120
 
 
 def text_of(tool: str, answer: Answer, left_out: Mapping[str, int]) -> str:
-    """For whoever reads the text alone; all digits and all fields are in the structured answer."""
+    """Return the text for readers without the structured answer, which has all digits and all fields."""
     lines = list(_LINES.get(tool, _as_json)(answer))
     if len(lines) > _MOST_LINES:
         lines = [*lines[:_MOST_LINES], f"and {len(lines) - _MOST_LINES} more lines: they are in the structured answer"]
@@ -22,7 +22,7 @@ def text_of(tool: str, answer: Answer, left_out: Mapping[str, int]) -> str:
 
 
 def figure(mean: float, unit: str, interval: Sequence[float] | None, n: int, ref: str, confidence: float = 0.95) -> str:
-    """`101/s (95% interval 99 to 103, n=4; trace RUN:...)`."""
+    """Return a value as `101/s (95% interval 99 to 103, n=4; trace RUN:...)`."""
     ends = f"{confidence * 100:g}% interval {_ends(interval)}" if interval else "no interval"
     proof = f"; trace {ref}" if ref else ""
     return f"{quantity(mean, unit)} ({ends}, n={n}{proof})"
@@ -141,7 +141,7 @@ def _short(value: Any) -> str:
 
 
 def _as_json(answer: Answer) -> Iterator[str]:
-    """A line a field, and a line each row of what is a table."""
+    """Return one line per field, and one line per row of a field that is a table."""
     size = 0
     for name, value in answer.items() if list(answer) != ["answer"] else [("", answer["answer"])]:
         for line in _field(name, value):

@@ -1,4 +1,4 @@
-"""Which verbs agents have as tools, by which names; what a tool is asked and answers, as JSON Schema."""
+"""The verbs that agents have as tools, with their names and the JSON Schemas of their arguments and answers."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -65,14 +65,14 @@ _KEY = {
 
 @dataclass(frozen=True)
 class Tool:
-    """A verb, by the name that agents know it by."""
+    """A verb under its name for agents."""
 
     name: str
     verb: Verb
 
     @cached_property
     def asks(self) -> dict[str, Any]:
-        """The schema of its arguments."""
+        """The schema of the arguments."""
         schema = self.verb.asks.model_json_schema()
         if self.verb.writes:
             schema["properties"] = {**schema.get("properties", {}), "key": _KEY}
@@ -80,7 +80,7 @@ class Tool:
 
     @cached_property
     def answers(self) -> dict[str, Any]:
-        """The schema of its answer, which is an object: a list or null is its field `answer`."""
+        """The schema of the answer, which is an object: a list or null becomes its field `answer`."""
         adapter: TypeAdapter[Any] = TypeAdapter(self.verb.answers)
         schema = with_null_numbers(adapter.json_schema(mode="serialization"))
         kinds = schema.get("anyOf", [])
@@ -92,9 +92,9 @@ class Tool:
     def call(
         self, workspace: Workspace, writes: ServerWrites, caller: Caller, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, int]]:
-        """What it answers, and how many rows of which of its fields were left out as they are too many.
+        """Return the answer, and the number of rows left out per field because there are too many.
 
-        Raises what the verb raises, and where the caller may not.
+        Raise what the verb raises, and BenchError if the caller's role is too low.
         """
         if refusal := refuse(self.verb, caller, self.name):
             raise BenchError(*refusal)
@@ -107,7 +107,7 @@ class Tool:
             text = json_text(self.verb.answer(workspace, params, caller.name), workspace)
         answer = json.loads(text)
         shortened, left_out = _shortened(answer if isinstance(answer, dict) else {"answer": answer}, len(text))
-        if left_out and "cursor" in answer:  # it leads beyond the rows that are left out: ask for no more than fit
+        if left_out and "cursor" in answer:  # its cursor skips rows that are left out: request fewer
             fewer = params.model_copy(update={"limit": len(shortened[next(iter(left_out))])})
             return json.loads(json_text(self.verb.call(workspace, fewer), workspace)), {}
         return shortened, left_out
@@ -117,7 +117,8 @@ TOOLS = {name: Tool(name, VERBS[verb.__name__]) for name, verb in _VERBS.items()
 
 
 def _shortened(answer: dict[str, Any], size: int) -> tuple[dict[str, Any], dict[str, int]]:
-    """Its longest list without its end, where all of it is more than an agent can read."""
+    """Return the answer with its longest list shortened if the whole is more than an agent can read, and the number of
+    rows left out."""
     if size <= _LARGEST:
         return answer, {}
     sizes = {name: len(json.dumps(value)) for name, value in answer.items() if isinstance(value, list) and value}

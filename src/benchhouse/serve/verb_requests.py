@@ -1,4 +1,4 @@
-"""From a request to a verb and back: what is asked is checked, the answer has an ETag, errors are problems."""
+"""From a request to a verb and back: parameters are checked, answers have an ETag, and errors are problem documents."""
 
 import contextlib
 import hashlib
@@ -37,14 +37,14 @@ _STATUS = {Exit.TRIAL_FAILED: 500, Exit.NEEDS_APPROVAL: 403, Exit.NO_BASELINE: 4
 def problem(
     status: int, title: str, detail: str = "", headers: Mapping[str, str] | None = None, **more: Any
 ) -> Response:
-    """An error as RFC 9457 has it: `title` and `detail` are what the command line prints."""
+    """Return an error in the format of RFC 9457: `title` and `detail` are the texts that the command line prints."""
     content = {"type": "about:blank", "status": status, "title": title} | ({"detail": detail} if detail else {}) | more
     body = json.dumps(finite(content), ensure_ascii=False).encode("utf-8", "replace")
     return Response(body, status, headers, media_type="application/problem+json")
 
 
 def of_error(error: BenchError, workspace: Workspace) -> Response:
-    """What a verb raised, without the paths of this machine."""
+    """Return the error of a verb as a response, without the paths of this machine."""
     message, hint, more = words_of(error, workspace)
     headers = {"Retry-After": str(math.ceil(error.retry_s))} if isinstance(error, BusyError) else None
     return problem(status_of(error), message, hint, headers, **more)
@@ -57,7 +57,7 @@ def status_of(error: BenchError) -> int:
 
 
 def words_of(error: BenchError, workspace: Workspace) -> tuple[str, str, dict[str, Any]]:
-    """Message and hint of what a verb raised, and what more is known, without the paths of this machine."""
+    """Return the message, hint, and details of an error of a verb, without the paths of this machine."""
     more: dict[str, Any] = {"exit_code": int(error.exit_code)}
     if isinstance(error, ProblemsError):
         more["problems"] = [item.as_dict() for item in error.problems]
@@ -71,7 +71,7 @@ def words_of(error: BenchError, workspace: Workspace) -> tuple[str, str, dict[st
 
 
 def hide_places(text: str, workspace: Workspace) -> str:
-    """Paths of the workspace become relative to it; the home folder and that of the program are not named."""
+    """Make paths of the workspace relative to it, and hide the home folder and the folder of the program."""
     for folder, name in _places(workspace.root):
         text = text.replace(folder + "/", name + "/" if name else "").replace(folder, name or ".")
     return text
@@ -79,7 +79,7 @@ def hide_places(text: str, workspace: Workspace) -> str:
 
 @cache
 def _places(root: Path) -> list[tuple[str, str]]:
-    """Folders as they are and as JSON and pages write them, the deepest first."""
+    """Return folders as plain text and as JSON and pages write them, the deepest first, each with its replacement."""
     named = {str(root): "", os.path.realpath(root): ""}
     for folder, name in ((sys.prefix, "(python)"), (os.path.expanduser("~"), "~"), (os.getcwd(), "")):  # noqa: PTH109, PTH111
         named.setdefault(folder, name)
@@ -97,7 +97,7 @@ def _as_json(text: str) -> tuple[str, str, str]:
 
 
 class MisfitError(BenchError):
-    """What a verb was asked with does not fit."""
+    """The parameters of a verb do not fit its fields."""
 
     def __init__(self, name: str, error: ValidationError) -> None:
         self.fields = [{"field": ".".join(map(str, item["loc"])), "message": item["msg"]} for item in error.errors()]
@@ -106,7 +106,8 @@ class MisfitError(BenchError):
 
 
 def params_of(verb: Verb, given: Mapping[str, Any], name: str = "") -> VerbParams:
-    """What a verb is asked with; `name` is by what the caller knows it."""
+    """Return the checked parameters of a verb; `name` is the verb's name in messages. Raise MisfitError if they do not
+    fit."""
     if any("\0" in value for value in given.values() if isinstance(value, str)):
         raise BenchError("this can't be read as a question", "NUL is in no name")
     try:
@@ -116,14 +117,14 @@ def params_of(verb: Verb, given: Mapping[str, Any], name: str = "") -> VerbParam
 
 
 def refuse(verb: Verb, caller: Caller, name: str = "") -> tuple[str, str] | None:
-    """The words by which a caller is told that their role is too small; None where they may."""
+    """Return the message that the caller's role is too low, and a hint; None if the caller may use the verb."""
     if caller.may(verb.scope):
         return None
     return f"{name or verb.name} is for the role {verb.scope}", f"you are {caller.name} and may {caller.role}"
 
 
 def json_text(answer: Any, workspace: Workspace) -> str:
-    """What a verb answers, without the paths of this machine."""
+    """Return the answer of a verb as JSON, without the paths of this machine."""
     return hide_places(answer.to_json() if isinstance(answer, LimitedAnswer) else as_json(answer), workspace)
 
 
@@ -187,7 +188,7 @@ class VerbEndpoint:
 
 
 def _table(answer: Any, verb: Verb, workspace: Workspace) -> list[dict[str, Any]]:
-    """Return the rows of an answer. Those of a query are read one by one: reading them all at once stops the server."""
+    """Return the rows of an answer. Rows of a query are read one by one: reading all at once blocks the server."""
     if isinstance(answer, LimitedAnswer):
         return [json.loads(row) for row in hide_places("\n".join(answer.json_rows), workspace).split("\n") if row]
     data = json.loads(json_text(answer, workspace))
@@ -196,7 +197,8 @@ def _table(answer: Any, verb: Verb, workspace: Workspace) -> list[dict[str, Any]
 
 
 async def _given(verb: Verb, request: Request) -> dict[str, Any]:
-    """By the names of its fields: of the query, one that is a list has every value; of the body; of the path."""
+    """Return the parameters of a request by field name, from query, body, and path; a list field gets all its query
+    values."""
     given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         field = verb.asks.model_fields.get(name)
@@ -213,7 +215,7 @@ async def _given(verb: Verb, request: Request) -> dict[str, Any]:
 
 
 def tagged(request: Request, body: bytes, media_type: str, cache: str = "no-cache") -> Response:
-    """With an ETag; 304 without a body where the caller has it already."""
+    """Return a response with an ETag; 304 without a body if the client already has this body."""
     tag = f'W/"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": cache, "Vary": "Accept"}
     with contextlib.suppress(KeyError):

@@ -1,4 +1,5 @@
-"""What the server can do, as one table: HTTP routes, the OpenAPI document and MCP tools are made from it."""
+"""The table of verbs of the server, from which the HTTP routes, the OpenAPI document, and the MCP tools are
+generated."""
 
 import importlib
 import inspect
@@ -19,79 +20,80 @@ Method = Literal["GET", "POST"]
 
 
 class VerbParams(BaseModel):
-    """What a verb is asked with: fields by the names of the path, the query or the body."""
+    """The parameters of a verb: fields with the names used in the path, query, or body of a request."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class NoParams(VerbParams):
-    """Of a verb that is asked as it is."""
+    """The parameters of a verb that takes none."""
 
 
 Token = Annotated[str, Field(max_length=500)]
-"""The name of something, as a person types it."""
+"""A name as a person types it."""
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=100)]
-"""The same where a path would be taken too, which a stranger may not give."""
+"""A name that cannot be a path, for parameters that remote callers set."""
 
 
 @dataclass(frozen=True)
 class WriteContext:
-    """On whose behalf something is written."""
+    """The caller and the limits of a write."""
 
     by: str
     request: str
-    """Names what is written, so that it is found again and not written twice; a new run has it as its id."""
+    """The name of what is written, so that a repeated request finds it and does not write it twice; the id of a new
+    run."""
     budget: Budget | None = None
-    """What a run may use that they start; None: what its scenario says."""
+    """What a run that the caller starts may use; None for the budget of its scenario."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """An answer that is a document by itself."""
+    """An answer that is one document."""
 
     text: str
     media_type: str
     file: str
-    """The name that it is saved under."""
+    """The file name under which it is saved."""
 
 
 @dataclass(frozen=True)
 class Verb:
-    """A question, or something that is done; `call` is the whole of it."""
+    """A read or write that the server offers; `call` implements it."""
 
     name: str
     method: Method
     path: str
-    """Below /api; `{run}` is a field of `asks`."""
+    """The path below /api; `{run}` is a field of `asks`."""
     asks: type[VerbParams]
     call: Callable[..., Any]
     scope: Scope
     rows: str | None
-    """The field of the answer that is a table; empty: the answer itself is one; None: there is none."""
+    """The field of the answer that is a table; empty if the answer itself is a table; None if there is no table."""
     texts: tuple[str, ...] = ()
-    """Media types, where the answer is a text."""
+    """The media types of an answer that is a text; empty otherwise."""
     personal: bool = False
-    """Whether it writes nothing, and is called with the name of who asks."""
+    """Whether the verb only reads and takes the name of the caller."""
 
     @cached_property
     def answers(self) -> Any:
-        """The type of the answer, as pydantic describes it. The modules of all types are imported when one is asked
-        for: that takes as long as the rest of the start."""
+        """The type of the answer, as pydantic describes it. The modules of all types are imported at first use, because
+        the import takes as long as the rest of the start."""
         types = importlib.import_module("benchhouse.serve.answer_types")
         return get_type_hints(self.call, localns={"answers": types})["return"]
 
     @property
     def writes(self) -> bool:
-        """Whether it is called with an `WriteContext` too."""
+        """Whether the verb takes a `WriteContext` and writes."""
         return self.method == "POST" and self.scope != "read"
 
     def answer(self, workspace: "Workspace", params: VerbParams, by: str) -> Any:
-        """What it says, where it writes nothing; `by` is who asks."""
+        """Return the answer of a verb that only reads; `by` is the name of the caller."""
         return self.call(workspace, params, by) if self.personal else self.call(workspace, params)
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Media types that the answer can be had in, the usual one first."""
+        """The media types of the answer, the default first."""
         tables = () if self.rows is None else ("text/csv", "application/vnd.apache.arrow.stream")
         return self.texts or ("application/json", *tables)
 
@@ -101,18 +103,18 @@ class Verb:
 
 
 VERBS: dict[str, Verb] = {}
-"""By name; filled by the modules that declare them (`reading`)."""
+"""All verbs by name, filled by the modules that declare them (`reading`)."""
 
 
 def verb(
     method: Method, path: str, scope: Scope = "read", *, rows: str | None = None, texts: tuple[str, ...] = ()
 ) -> Callable[[Any], Any]:
-    """Declare a function of a workspace, of what is asked and, where it takes `by`, of who asks; its name, its types
-    and its first line are the verb's.
+    """Declare a verb. The function takes a workspace, parameters, and optionally `by`, the name of the caller; the verb
+    gets the function's name, types, and first docstring line.
 
-    An answer that is a list is a table, which can be had as CSV and Arrow too; `rows` names the field that is one.
-    `texts` are the media types of one that is a document. A POST with another scope than read writes: it is a function
-    of an `WriteContext` too.
+    An answer that is a list is a table, also available as CSV and Arrow; `rows` names the field that is one. `texts`
+    lists the media types of an answer that is a document. A POST with a scope other than read writes, and its function
+    also takes a `WriteContext`.
     """
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:

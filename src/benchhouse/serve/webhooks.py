@@ -1,4 +1,5 @@
-"""POST /webhooks/github: what GitHub signed is kept on disk before it is answered; an agent does the work."""
+"""POST /webhooks/github: signed deliveries of GitHub are stored on disk before they are answered; an agent does the
+work."""
 
 import asyncio
 import logging
@@ -19,16 +20,16 @@ GITHUB = "/webhooks/github"
 
 
 class Webhooks:
-    """Deliveries that come while others are written go to the disk together: one sync for all of them."""
+    """The endpoint of deliveries. Deliveries that arrive during a write are written together, with one sync."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._door: WebhookDoor | None = None
-        self._thread = ThreadPoolExecutor(1, "webhooks")  # whose connection to the store it is
+        self._thread = ThreadPoolExecutor(1, "webhooks")  # the only thread that uses the connection to the store
         self._waiting: list[tuple[Delivery, asyncio.Future[bool]]] = []
         self._writing: asyncio.Task[None] | None = None
         if workspace.folder.settings.is_file():
-            self._thread.submit(self._open)  # so that no delivery waits for it; what is wrong is told to the first
+            self._thread.submit(self._open)  # so that no delivery waits for it; an error is reported to the first
 
     def _open(self) -> WebhookDoor:
         if self._door is None:
@@ -71,10 +72,10 @@ class Webhooks:
             try:
                 new = await loop.run_in_executor(self._thread, door.take, [item[0] for item in batch])
                 answers: list[bool | Exception] = list(new)
-            except Exception as error:  # noqa: BLE001 - each of them is told
+            except Exception as error:  # noqa: BLE001 - each waiting request gets it
                 answers = [error] * len(batch)
             for (_, taken), answer in zip(batch, answers, strict=True):
-                if taken.done():  # whoever asked has gone
+                if taken.done():  # the client has disconnected
                     continue
                 if isinstance(answer, Exception):
                     taken.set_exception(answer)

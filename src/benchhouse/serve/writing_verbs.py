@@ -1,6 +1,7 @@
-"""Verbs that write: start and end runs, accept a level, mute an alarm, claim a number. Who asked is in the audit log.
+"""Verbs that write: start and stop runs, accept a level, mute an alarm, claim a value. The audit log records the
+caller.
 
-Each is done once for a request: what was written carries its name, so that it is found again after a kill.
+Each write is done once per request: its result carries the name of the request, so that it is found after a kill.
 """
 
 import json
@@ -25,13 +26,13 @@ class ToSubmit(VerbParams):
     scenario: Annotated[str, Field(max_length=1 << 20)] | dict[str, Any] | None = None
     """The text of a scenario file, or its content. Relative paths in it start from the workspace."""
     file: Token | None = None
-    """In place of it: a scenario file of the workspace, by its path there."""
+    """A scenario file of the workspace, by its path there, instead of `scenario`."""
     executor: Name | None = None
-    """Where jobs go, whatever the scenario says."""
+    """The executor, whatever the scenario states."""
     runtime: Name | None = None
-    """What jobs run inside, whatever the scenario says."""
+    """The runtime, whatever the scenario states."""
     site: Name | None = None
-    """Name of a site profile."""
+    """The name of a site profile."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "ToSubmit":
@@ -56,19 +57,19 @@ def submit(workspace: Workspace, params: ToSubmit, order: WriteContext) -> "answ
 
 @verb("POST", "/runs/{run}/stop", scope="run")
 def stop(workspace: Workspace, params: OfRun, order: WriteContext) -> "answer_types.Stopped":
-    """End a run and everything it started; what is sealed stays."""
+    """Stop a run and everything it started; sealed trials stay."""
     return workspace[params.run].stop()
 
 
 @verb("POST", "/runs/{run}/resume", scope="run")
 def resume(workspace: Workspace, params: OfRun, order: WriteContext) -> "answer_types.SubmittedRun":
-    """Carry on what is missing of a run, in the background."""
+    """Run the missing trials of a run, in the background."""
     return workspace[params.run].resume(budget=order.budget)
 
 
 @verb("POST", "/runs/{run}/collect", scope="run")
 def collect(workspace: Workspace, params: OfRun, order: WriteContext) -> "answer_types.CollectionReport":
-    """Put the sealed trials of a run into the tables, and check the alarms; on a cluster, submit again what broke."""
+    """Collect the sealed trials of a run into the tables and check the alarms; on a cluster, resubmit what broke."""
     return workspace[params.run].collect()
 
 
@@ -76,16 +77,16 @@ class OfCase(VerbParams):
     case: Token
     """A scenario with one point, `scenario/point`, or the id of a case."""
     metric: Token | None = None
-    """By default the first that has a direction."""
+    """The metric; by default the first that has a direction."""
     stat: Token | None = None
-    """Which statistic of it."""
+    """The statistic of the metric."""
     why: Words = ""
-    """A note for people who read it later."""
+    """A note for people who read the record later."""
 
 
 @verb("POST", "/baselines/accept", scope="approve")
 def accept_baseline(workspace: Workspace, params: OfCase, order: WriteContext) -> "answer_types.BaselineRecord":
-    """Accept the level that the history of a case has now; new runs are held to it."""
+    """Accept the current level in the history of a case; new runs are compared with it."""
     return workspace.baselines.accept(
         params.case, params.metric, stat=params.stat, why=_signed(params.why, order), request=order.request
     )
@@ -93,7 +94,7 @@ def accept_baseline(workspace: Workspace, params: OfCase, order: WriteContext) -
 
 @verb("POST", "/baselines/clear", scope="approve")
 def clear_baseline(workspace: Workspace, params: OfCase, order: WriteContext) -> "answer_types.BaselineRecord":
-    """No baseline counts for a case any more; what was accepted stays on record."""
+    """Remove the accepted level of a case; the record of what was accepted stays."""
     return workspace.baselines.clear(
         params.case, params.metric, stat=params.stat, why=_signed(params.why, order), request=order.request
     )
@@ -101,19 +102,19 @@ def clear_baseline(workspace: Workspace, params: OfCase, order: WriteContext) ->
 
 class ToUnmute(VerbParams):
     alarm: Token
-    """Its name in alarms.yaml."""
+    """The name of the alarm in alarms.yaml."""
 
 
 class ToMute(ToUnmute):
     why: Annotated[str, Field(min_length=1, max_length=2000)]
-    """Why nobody needs to hear of it."""
+    """The reason for muting the alarm."""
     for_s: Seconds | None = None
-    """How long; by default until it is unmuted."""
+    """The time in seconds; by default until the alarm is unmuted."""
 
 
 @verb("POST", "/alarms/{alarm}/mute", scope="approve")
 def mute_alarm(workspace: Workspace, params: ToMute, order: WriteContext) -> "answer_types.Notice":
-    """Notify nobody of an alarm, with a reason."""
+    """Mute an alarm with a reason, so that it notifies no one."""
     return workspace.alarms.mute(
         params.alarm, _signed(params.why, order), for_s=params.for_s or None, request=order.request
     )
@@ -121,24 +122,25 @@ def mute_alarm(workspace: Workspace, params: ToMute, order: WriteContext) -> "an
 
 @verb("POST", "/alarms/{alarm}/unmute", scope="approve")
 def unmute_alarm(workspace: Workspace, params: ToUnmute, order: WriteContext) -> "answer_types.Notice":
-    """Notify of an alarm again."""
+    """Unmute an alarm, so that it notifies again."""
     return workspace.alarms.unmute(params.alarm, request=order.request)
 
 
 class ToApprove(VerbParams):
     request: Token
-    """Its name, or the beginning of its plan's digest."""
+    """The name of the request, or the beginning of its plan's digest."""
     reason: Words = ""
-    """Why, for people who read it later."""
+    """The reason, for people who read the record later."""
     for_s: Annotated[float, Field(gt=0, le=366 * 86400)] = 7 * 86400.0
-    """How long it counts."""
+    """The time in seconds for which the approval is valid."""
     shown: Token = ""
-    """`request_digest` of what was read: a request that has changed since is not approved."""
+    """The `request_digest` that the approver read; a request that has changed since is not approved."""
 
 
 @verb("POST", "/approvals/{request}/approve", scope="approve")
 def approve_plan(workspace: Workspace, params: ToApprove, order: WriteContext) -> "answer_types.ApprovalStanding":
-    """Let a plan that goes beyond its submitter's budget run once; by somebody else, whom trusted.yaml lets approve."""
+    """Approve one run of a plan beyond its submitter's budget; the approver is another person whom trusted.yaml
+    allows."""
     return workspace.approvals.approve(
         params.request, by=order.by, for_s=params.for_s, reason=params.reason, door="bench serve", shown=params.shown
     )
@@ -146,40 +148,40 @@ def approve_plan(workspace: Workspace, params: ToApprove, order: WriteContext) -
 
 class ToRevoke(VerbParams):
     request: Token
-    """Its name, or the beginning of its plan's digest."""
+    """The name of the request, or the beginning of its plan's digest."""
     reason: Words = ""
-    """Why, for people who read it later."""
+    """The reason, for people who read the record later."""
 
 
 @verb("POST", "/approvals/{request}/revoke", scope="approve")
 def revoke_approval(workspace: Workspace, params: ToRevoke, order: WriteContext) -> "answer_types.ApprovalStanding":
-    """Take an approval back: no run begins or goes on by it any more."""
+    """Revoke an approval; no run starts or continues on it after that."""
     return workspace.approvals.revoke(params.request, by=order.by, reason=params.reason)
 
 
 class ToClaim(VerbParams):
     number: Token
-    """Its reference, or `RUN[:key=value]:metric[.stat]`."""
+    """The reference of the value, or `RUN[:key=value]:metric[.stat]`."""
     against: Token | None = None
-    """The number that it is compared with."""
+    """The value to compare with."""
     realism: bool = False
-    """Label what is not publication-safe as REALISM-GRADE, where a label may do."""
+    """Label a value that is not publication-safe as REALISM-GRADE, if a label is enough."""
 
 
 @verb("POST", "/claims", scope="approve")
 def make_claim(workspace: Workspace, params: ToClaim, order: WriteContext) -> "answer_types.Claim":
-    """Claim a number for publication; one that is not publication-safe is refused with every reason."""
+    """Claim a value for publication; one that is not publication-safe is rejected with every reason."""
     return workspace.claims.make(params.number, params.against, realism=params.realism)
 
 
 class ToAudit(VerbParams):
     limit: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """So many at most."""
+    """The maximum number of records."""
 
 
 @verb("GET", "/audit", scope="admin")
 def audit(workspace: Workspace, params: ToAudit) -> "list[answer_types.AuditRecord]":
-    """What was written through the server: who, when, what, and what was answered; newest first."""
+    """List the writes through the server: who, when, what, and the answer; newest first."""
     return workspace.audit.list()[: params.limit]
 
 

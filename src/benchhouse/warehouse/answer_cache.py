@@ -1,7 +1,7 @@
-"""Answers that this process has computed, by the question and the digests of the files that it was asked of.
+"""A cache of answers of this process, by query and digests of the files that it reads.
 
-The same bytes give the same answer, so nothing has to be thrown away when tables change: a question to other files is
-another question. Only the memory is bounded.
+The same bytes give the same answer, so nothing is invalidated when tables change: a query over other files has another
+key. Only the memory is bounded.
 """
 
 import json
@@ -23,7 +23,7 @@ Key = tuple[str, str, str, tuple[str, ...]]
 
 
 class KnownAnswers(Generic[Answer]):
-    """The answers that were asked for last, in at most 32 MiB. For several threads."""
+    """A thread-safe cache of the most recently used answers, of at most 32 MiB."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Key, tuple[Answer, int]] = OrderedDict()
@@ -38,7 +38,8 @@ class KnownAnswers(Generic[Answer]):
             return self._known[key][0]
 
     def keep(self, key: Key, answer: Answer, values: int) -> None:
-        """`values`: how many single values it has at least; one that is too large anyway is not measured."""
+        """Store an answer. `values` is the minimum number of its single values, so that an answer that is too large is
+        not measured."""
         if values * _SMALLEST_VALUE > _LARGEST_BYTES:
             return
         root, sql, parameters, digests = key
@@ -55,12 +56,13 @@ class KnownAnswers(Generic[Answer]):
 
 
 def key_of(root: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence[QueryInput]) -> Key:
-    """`root` is part of it, for the answer names the files as this workspace does."""
+    """Return the cache key. `root` is part of it, because the answer names the files by their paths in this
+    workspace."""
     return root, sql, json.dumps(parameters, sort_keys=True, default=str), tuple(item.sha256 for item in inputs)
 
 
 def _size_of(value: Any) -> int:
-    """Bytes of a value with all that is in it; what is in it twice counts twice."""
+    """Return the bytes of a value with everything in it; an object that is in it twice counts twice."""
     size = sys.getsizeof(value)
     if isinstance(value, list | tuple):
         return size + sum(map(_size_of, value))

@@ -1,4 +1,4 @@
-"""Whether the catalog says the truth: each row is held against the tables, and each table against its digest."""
+"""Audit of the catalog: each row is compared with the tables, and each table with its digest."""
 
 import json
 import sqlite3
@@ -27,7 +27,7 @@ Row = tuple[Any, ...]
 
 
 def audit_tables(workspace: WorkspaceFolder) -> list[str]:
-    """What is wrong with the catalog and the tables that it names; nothing is mended. A lost catalog is one problem."""
+    """Return the problems of the catalog and its tables without repairing them. A lost catalog is one problem."""
     try:
         TableCatalog.open(workspace).close()
         with closing(sqlite3.connect(read_only_address(workspace.warehouse / FILE_NAME), uri=True)) as db:
@@ -41,7 +41,7 @@ def audit_tables(workspace: WorkspaceFolder) -> list[str]:
 
 
 def collected_folders(workspace: WorkspaceFolder) -> dict[Path, str]:
-    """Every trial folder that the tables know, and the digest of its manifest that they noted."""
+    """Return every trial folder in the tables, with the manifest digest that they recorded."""
     with TableCatalog.open(workspace) as catalog:
         entries = catalog.files([TRIAL_FACT.name])
     return {
@@ -52,7 +52,7 @@ def collected_folders(workspace: WorkspaceFolder) -> dict[Path, str]:
 
 
 def outdated_runs(workspace: WorkspaceFolder) -> list[str]:
-    """Runs with whole tables that an older benchhouse made: of an older schema, or without a column of today."""
+    """Return runs with complete tables of an older benchhouse: of an older schema, or without a current column."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -63,7 +63,7 @@ def outdated_runs(workspace: WorkspaceFolder) -> list[str]:
         try:
             names = set(pq.read_schema(workspace.warehouse / entry.file).names)
         except (OSError, pa.ArrowException):
-            continue  # damage, which the audit names
+            continue  # damage, which the audit reports
         if entry.schema_version < SCHEMA_VERSION or {column.name for column in TABLES[entry.table].columns} - names:
             outdated.add(entry.run_id)
     return sorted(outdated)
@@ -110,7 +110,7 @@ def _check_files(workspace: WorkspaceFolder, files: list[Row]) -> Iterator[str]:
 
 
 def _check_runs(workspace: WorkspaceFolder, db: sqlite3.Connection, files: list[Row]) -> Iterator[str]:
-    """Rows about runs and trials are what the tables of each run say."""
+    """Check that the rows about runs and trials match the tables of each run."""
     runs = {row[0]: row for row in db.execute("SELECT * FROM runs")}
     trials: dict[str, set[Row]] = {}
     for trial, run_id, folder in db.execute("SELECT trial_id, run_id, folder FROM trials"):
@@ -140,7 +140,7 @@ def _check_runs(workspace: WorkspaceFolder, db: sqlite3.Connection, files: list[
 
 
 def _check_published(workspace: WorkspaceFolder, db: sqlite3.Connection) -> Iterator[str]:
-    """A ref leads to a document that holds it, and every file that a document rests on is pinned."""
+    """Check that each published ref is in its document, and that every file behind a document is pinned."""
     places: dict[str, set[str]] = {}
     for ref, report in db.execute("SELECT ref, report FROM published"):
         places.setdefault(report, set()).add(ref)

@@ -15,14 +15,14 @@ from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.units import by_metric
 
-UNFINISHED = ".unfinished"  # in the warehouse's folder: files that are being written, and those of large queries
+UNFINISHED = ".unfinished"  # in the warehouse folder: files that are being written, and those of large queries
 FILE_NAME = "catalog.sqlite"
 BUSY_TIMEOUT_MS = 60_000
 FILE_COLUMNS = "table_name, run_id, file, sha256, rows, trials, schema_version, started_min, started_max"
 
 _MOST_INTACT = 100_000
 _intact: dict[tuple[str, str], tuple[int, int, int, int, int]] = {}
-"""Files that this process has hashed and found whole, by path and digest, as they stood then."""
+"""Files that this process has hashed and found intact, by path and digest, with their status at that time."""
 
 
 def _version_1(db: sqlite3.Connection) -> None:
@@ -48,7 +48,7 @@ def _version_1(db: sqlite3.Connection) -> None:
 
 
 def _version_2(db: sqlite3.Connection) -> None:
-    """In which units each run gave its metrics: what can't be averaged is known without opening a file."""
+    """Add the units of each run's metrics, so that metrics that cannot be averaged are known without opening a file."""
     db.execute(
         "CREATE TABLE units (run_id TEXT, metric TEXT, unit TEXT, PRIMARY KEY (run_id, metric, unit)) WITHOUT ROWID"
     )
@@ -58,11 +58,11 @@ def _version_2(db: sqlite3.Connection) -> None:
 
 
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_version_1, _version_2)
-"""`MIGRATIONS[n]` takes a catalog from version n to n + 1; the list only ever grows."""
+"""`MIGRATIONS[n]` takes a catalog from version n to n + 1; entries are only ever appended."""
 
 
 class CatalogLost(Exception):  # noqa: N818 - always handled: the catalog is made again
-    """The catalog is missing, damaged, or was never finished; the text says which."""
+    """The catalog is missing, damaged, or unfinished; the text says which."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class TableFile:
 
 @dataclass(frozen=True)
 class RunEntry:
-    """What a list of runs shows, without opening a Parquet file. Times are ISO 8601, UTC."""
+    """The entry of a run in a list, readable without opening a Parquet file. Times are ISO 8601, UTC."""
 
     run_id: str
     scenario: str
@@ -97,13 +97,14 @@ class RunEntry:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "RunEntry":
-        """From a row of benchmark_run_fact."""
+        """Return the entry for a row of benchmark_run_fact."""
         times = {name: row[name].isoformat(timespec="milliseconds") + "+00:00" for name in ("started", "ended")}
         return cls(**{name: row[name] for name in cls.__dataclass_fields__} | times)
 
 
 def read_only_address(path: Path) -> str:
-    """For SQLite. Where this process may not write, nobody else does either: then no journal is needed beside it."""
+    """Return the address for SQLite. If this process may not write, no process writes, so no journal is needed next to
+    the file."""
     return f"{path.absolute().as_uri()}?mode=ro{'' if os.access(path.parent, os.W_OK) else '&immutable=1'}"
 
 
@@ -116,7 +117,7 @@ class TableCatalog:
 
     @classmethod
     def open(cls, workspace: WorkspaceFolder) -> "TableCatalog":
-        """Open a whole catalog; raises CatalogLost when there is none."""
+        """Open a finished catalog. Raise CatalogLost if there is none."""
         catalog = cls._connect(workspace, create=False)
         if catalog._first("SELECT 1 FROM unfinished", []):
             catalog.close()
@@ -125,11 +126,12 @@ class TableCatalog:
 
     @classmethod
     def open_for_rebuild(cls, workspace: WorkspaceFolder) -> "TableCatalog":
-        """Open whatever is there; a new or damaged one is begun afresh, marked unfinished until `finish`."""
+        """Open the existing catalog; a missing or damaged one is replaced by an empty one, unfinished until
+        `finish`."""
         try:
             make_folders(workspace.warehouse)
             with (workspace.warehouse / ".recovery.lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time judges a catalog and replaces it
+                fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time checks a catalog and replaces it
                 try:
                     return cls._connect(workspace, create=False)
                 except CatalogLost:
@@ -190,7 +192,7 @@ class TableCatalog:
     # -- files and runs
 
     def files(self, tables: Iterable[str], runs: Iterable[str] | None = None) -> list[TableFile]:
-        """The files of these tables, ordered by table and run; of all runs, or of `runs` alone."""
+        """Return the files of these tables, ordered by table and run; of all runs, or only of `runs`."""
         rows = []
         with self._reading():
             for table in tables:
@@ -203,13 +205,13 @@ class TableCatalog:
         return [TableFile(*row) for row in rows]
 
     def files_of(self, run_id: str) -> list[TableFile]:
-        """All files of a run, ordered by table."""
+        """Return all files of a run, ordered by table."""
         with self._reading():
             rows = self._db.execute(f"SELECT {FILE_COLUMNS} FROM files WHERE run_id = ? ORDER BY table_name", [run_id])  # noqa: S608
             return [TableFile(*row) for row in rows]
 
     def digests(self, tables: Sequence[str]) -> dict[str, str]:
-        """What tells the files of these tables of each run from all others, by run."""
+        """Return a text per run that identifies its files of these tables."""
         marks = ", ".join("?" * len(tables))
         sql = f"SELECT run_id, sha256 FROM files WHERE table_name IN ({marks}) ORDER BY run_id, table_name"  # noqa: S608
         known: dict[str, str] = {}
@@ -219,8 +221,8 @@ class TableCatalog:
         return known
 
     def older_runs(self, version: int, runs: Iterable[str] | None = None) -> list[str]:
-        """Runs with files of an older schema than `version`; of all runs, or of `runs` alone."""
-        # By that index: left to itself SQLite reads all files in the order of their runs.
+        """Return runs with files of an older schema than `version`; of all runs, or only of `runs`."""
+        # With this index; without the hint, SQLite reads all files in the order of their runs.
         sql = "SELECT DISTINCT run_id FROM files INDEXED BY files_by_version WHERE schema_version < ?"
         with self._reading():
             rows = self._db.execute(sql, [version]).fetchall()
@@ -228,7 +230,8 @@ class TableCatalog:
         return sorted(run for (run,) in rows if wanted is None or run in wanted)
 
     def units(self, runs: Iterable[str] | None = None) -> dict[str, dict[str, str]]:
-        """Metrics that have more than one unit in these runs (all, if not given): unit to the last run that has it."""
+        """Return metrics with more than one unit in these runs (default: all), each with its units and the last run of
+        each."""
         wanted = None if runs is None else set(runs)
         several = "SELECT metric FROM units GROUP BY metric HAVING count(DISTINCT unit) > 1"
         sql = f"SELECT metric, unit, run_id FROM units WHERE metric IN ({several}) ORDER BY run_id"  # noqa: S608
@@ -237,15 +240,16 @@ class TableCatalog:
         return {metric: units for metric, units in known.items() if len(units) > 1}
 
     def is_intact(self, entry: TableFile) -> bool:
-        """Whether the file is there with the bytes that the catalog names; read again only if it was touched since."""
+        """Return whether the file exists with the digest in the catalog; it is read again only if it changed since the
+        last check."""
         path = f"{self._place}/{entry.file}"
         try:
-            stat = os.stat(path)  # noqa: PTH116 - many times a question
+            stat = os.stat(path)  # noqa: PTH116 - called many times per query
             seen = stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
             if _intact.get((path, entry.sha256)) == seen:
                 return True
             whole = file_digest(Path(path)) == entry.sha256
-        except FileNotFoundError:  # what can't be read just now is not lost: to make it again may lose its rows
+        except FileNotFoundError:  # an unreadable file is not lost: remaking it may lose its rows
             return False
         if whole:
             if len(_intact) >= _MOST_INTACT:
@@ -262,16 +266,16 @@ class TableCatalog:
         *,
         instead_of: Sequence[TableFile],
     ) -> bool:
-        """Make `files` the run's files, if its present ones are still `instead_of` and all of `files` exist.
+        """Replace the run's files by `files`, if its current ones are still `instead_of` and all of `files` exist.
 
-        False means that another process was faster: look again and merge. `trials` are (trial_id, folder), `units`
+        Return False if another process was faster: read again and merge. `trials` are (trial_id, folder), `units`
         (metric, unit).
         """
         with self._writing():
             if self.files_of(run.run_id) != list(instead_of):
                 return False
             root = str(self.workspace.warehouse)
-            if not all(os.path.isfile(f"{root}/{entry.file}") for entry in files):  # noqa: PTH113 - ten times a run
+            if not all(os.path.isfile(f"{root}/{entry.file}") for entry in files):  # noqa: PTH113 - ten times per run
                 return False
             self._delete(run.run_id, "files", "trials", "units")
             self._insert("files", [tuple(vars(entry).values()) for entry in files])
@@ -281,7 +285,8 @@ class TableCatalog:
         return True
 
     def forget_run(self, run_id: str, instead_of: Sequence[TableFile]) -> bool:
-        """Take a run out of the tables, if its present files are still `instead_of`; files that are pinned stay."""
+        """Remove a run from the tables, if its current files are still `instead_of`; pinned files stay. Return False
+        otherwise."""
         with self._writing():
             if self.files_of(run_id) != list(instead_of):
                 return False
@@ -290,7 +295,7 @@ class TableCatalog:
         return True
 
     def remove_unused(self, files: Iterable[str]) -> list[str]:
-        """Delete those of `files` (relative paths) that no run uses and no report has pinned; returns them.
+        """Delete those of `files` (relative paths) that no run uses and no report has pinned, and return them.
 
         A collector that loses a file this way, between writing and registering it, notices and writes it again.
         """
@@ -306,7 +311,7 @@ class TableCatalog:
         return removed
 
     def runs(self, limit: int = -1) -> list[RunEntry]:
-        """Runs, newest first; below zero, `limit` is none."""
+        """Return runs, newest first; a `limit` below zero means no limit."""
         with self._reading():
             rows = self._db.execute("SELECT * FROM runs ORDER BY started DESC, run_id DESC LIMIT ?", [limit])
             return [RunEntry(*row) for row in rows]
@@ -330,7 +335,7 @@ class TableCatalog:
     # -- published numbers
 
     def publish(self, report: str, refs: Iterable[str], files: Iterable[str]) -> None:
-        """Remember in which report each number stands, and keep the files that it was computed from."""
+        """Record the report of each number, and pin the files from which it was computed."""
         with self._writing():
             self._insert("published", [(ref, report) for ref in refs])
             self._insert("pinned", [(file,) for file in files])
@@ -384,7 +389,7 @@ class TableCatalog:
                 yield
                 self._db.execute("COMMIT")
             except BaseException:
-                if self._db.in_transaction:  # an error of the disk may have ended it
+                if self._db.in_transaction:  # a disk error may have ended it
                     self._db.execute("ROLLBACK")
                 raise
 
@@ -395,7 +400,7 @@ def _unusable(path: Path, error: sqlite3.Error) -> BenchError:
 
 
 def _migrate(db: sqlite3.Connection) -> None:
-    """All steps in one transaction: another process sees the old catalog or the new one."""
+    """Run all steps in one transaction, so that other processes see the old catalog or the new one."""
     db.execute("BEGIN IMMEDIATE")
     version = db.execute("PRAGMA user_version").fetchone()[0]
     for step in MIGRATIONS[version:]:
@@ -407,7 +412,7 @@ def _migrate(db: sqlite3.Connection) -> None:
 
 
 def _put_aside(path: Path) -> None:
-    """Keep a damaged catalog for whoever wants to look; its journal would spoil the new one."""
+    """Keep a damaged catalog for inspection, without its journal, which would damage the new one."""
     if path.exists():
         path.replace(path.with_name(f"{path.name}.damaged"))
     for ending in ("-wal", "-shm"):

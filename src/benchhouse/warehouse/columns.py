@@ -1,7 +1,7 @@
-"""Arrow columns from Python values, made of their buffers.
+"""Arrow columns from Python values, made from their buffers.
 
-`pyarrow.array` would do, but where pandas is installed it imports it first, and that alone costs 0.2 s of CPU and more:
-as much as all the rest of collecting a small run.
+`pyarrow.array` would do the same, but it imports pandas if installed, which alone costs 0.2 s of CPU and more: the cost
+of all other steps of collecting a small run.
 """
 
 from array import array
@@ -18,32 +18,32 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """The column of these values, None where there is none. Raises TypeError or OverflowError for a wrong value."""
+    """Return a column of these values; None is null. Raise TypeError or OverflowError for an invalid value."""
     return _lists(values, kind) if pa.types.is_list(kind) else _plain(values, kind)
 
 
 def records(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """The table of these rows, each with all of its columns."""
+    """Return a table of these rows, which all have all columns."""
     values = zip(*map(itemgetter(*schema.names), rows), strict=True) if rows else ((),) * len(schema)
     columns = [column(each, field.type) for each, field in zip(values, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def chained(parts: Sequence[list[Any]], kind: pa.DataType) -> pa.Array:
-    """The column of these lists, one after the other."""
+    """Return a column of these lists, one after the other."""
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         numbers = array("d" if pa.types.is_floating(kind) else "q")
         try:
             for part in parts:
                 numbers.fromlist(part)
             return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
-        except TypeError:  # there is a None among them
+        except TypeError:  # one of the values is None
             pass
     return column(list(chain.from_iterable(parts)), kind)
 
 
 def spread(values: Sequence[Any], counts: Sequence[int], kind: pa.DataType) -> pa.Array:
-    """Each value as many times as it counts."""
+    """Return a column that repeats each value by its count."""
     known = {value: at for at, value in enumerate(dict.fromkeys(values))}
     if len(known) == 1:
         return pick(list(known), array("i", bytes(4 * sum(counts))), kind)
@@ -54,9 +54,9 @@ def spread(values: Sequence[Any], counts: Sequence[int], kind: pa.DataType) -> p
 
 
 def pick(values: Sequence[Any], places: "array[int]", kind: pa.DataType) -> pa.Array:
-    """The column in which row n is the value at `places[n]`.
+    """Return a column in which row n is the value at `places[n]`.
 
-    Different texts stay a dictionary, for the writer would make one of them anyway.
+    Distinct texts stay a dictionary, because the writer would make one of them anyway.
     """
     if all(value is None for value in values):
         return pa.nulls(len(places), kind)
@@ -87,7 +87,7 @@ def _lists(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if any(values):
         lists = [value or () for value in values]
         content, offsets = column([item for value in lists for item in value], kind.value_type), _offsets(lists)
-    else:  # as nearly all of a run's slices
+    else:  # as for nearly all slices of a run
         content, offsets = column((), kind.value_type), pa.py_buffer(bytes(4 * len(values) + 4))
     buffers = [_present(values), offsets]
     return pa.Array.from_buffers(kind, len(values), buffers, children=[content])
@@ -99,7 +99,7 @@ def _milliseconds(value: datetime) -> int:
 
 
 def _present(values: Sequence[Any]) -> Any:
-    """Which values there are; none where all are."""
+    """Return the validity bits of values; None if all are valid."""
     if None not in values:
         return None
     if all(value is None for value in values):
@@ -108,7 +108,7 @@ def _present(values: Sequence[Any]) -> Any:
 
 
 def _bits(values: Sequence[Any], is_set: Callable[[Any], bool]) -> Any:
-    """Eight values a byte, the first in its lowest bit."""
+    """Return one bit per value, eight per byte, the first in the lowest bit."""
     bits = "".join("1" if is_set(value) else "0" for value in reversed(values)) or "0"
     return pa.py_buffer(int(bits, 2).to_bytes(len(values) // 8 + 1, "little"))
 

@@ -1,4 +1,5 @@
-"""What a run is worth by its contract, from the rows of its trials alone: whoever has these judges the same."""
+"""The verdict on a run by its contract, computed only from the rows of its trials, so that it is the same
+everywhere."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ _SHOWN = 3
 
 
 def trial_columns(spec: TrialSpec, meta: Meta) -> Row:
-    """Of trial_fact: what the trial was held to, and what was seen of that."""
+    """Return the columns of trial_fact for the contract of a trial and what was observed of its guarantees."""
     terms = terms_of(BenchmarkRun.model_validate(spec.contract))
     seen = [item.model_dump(exclude_none=True) for item in meta.guarantees]
     return {"contract": canonical_json(terms.model_dump()).decode(), "guarantees": canonical_json(seen).decode()}
@@ -27,7 +28,7 @@ def trial_columns(spec: TrialSpec, meta: Meta) -> Row:
 
 @dataclass(frozen=True)
 class RunContract:
-    """The contract of a run, what was seen of each guarantee, and what is left of its class."""
+    """The contract of a run, what was observed of each guarantee, and the resulting class."""
 
     terms: Terms
     guarantees: list[Guarantee]
@@ -41,12 +42,12 @@ class RunContract:
 
     @property
     def mode(self) -> str:
-        """publication, realism or rejected."""
+        """publication, realism, or rejected."""
         return (self.settled.effective or "rejected").removesuffix("_grade")
 
 
 def run_contract(trials: Sequence[Mapping[str, Any]]) -> RunContract | None:
-    """From rows of trial_fact, all of one run; None where no contract governs it."""
+    """Return the contract for rows of trial_fact of one run; None if the run has no contract."""
     texts = {text for row in trials if (text := row.get("contract"))}
     if not texts:
         return None
@@ -58,7 +59,7 @@ def run_contract(trials: Sequence[Mapping[str, Any]]) -> RunContract | None:
 
 
 def run_columns(contract: RunContract) -> Row:
-    """Of benchmark_run_fact."""
+    """Return the columns of benchmark_run_fact for a contract."""
     terms = contract.terms
     return {
         "intent": terms.intent,
@@ -74,7 +75,7 @@ def run_columns(contract: RunContract) -> Row:
 
 
 def _of_trials(terms: Terms, trials: Sequence[Mapping[str, Any]]) -> Iterator[Guarantee]:
-    """What each trial proves for itself: observed where it was in every one."""
+    """Yield the guarantees that each trial proves; one is observed only if it was observed in every trial."""
     seen = [Guarantee.model_validate(item) for row in trials for item in json.loads(row["guarantees"] or "[]")]
     by_name = grouped(seen, lambda item: item.name)
     for name in (name for name in terms.demands if name not in (names.TOPOLOGY, names.REPLICATES, names.WARMUPS)):
@@ -101,7 +102,7 @@ def _stable(shares: Sequence[float]) -> Guarantee:
 
 
 def _of_run(terms: Terms, trials: Sequence[Mapping[str, Any]]) -> Iterator[Guarantee]:
-    """What only all trials together prove."""
+    """Yield the guarantees that only all trials together prove."""
     if names.TOPOLOGY in terms.demands:
         hosts = sorted({row["host"] for row in trials})
         kinds = {row["hardware_topology_id"] for row in trials}

@@ -1,4 +1,4 @@
-"""Rows of the dimensions, from what a trial's evidence says. What it does not say is null, and `unknown` says why."""
+"""Rows of the dimensions, from the evidence of a trial. A missing fact is null, and `unknown` states the reason."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.run_tables import CLUSTER_REGION_DIM, HARDWARE_TOPOLOGY_DIM, SOFTWARE_VERSION_DIM
 from benchhouse.warehouse.table import Row
 
-# What decides how fast things go, by the names of distributions; the whole list is in meta.json.
+# The packages that decide performance, by the names of distributions; the whole list is in meta.json.
 _FRAMEWORKS = ("torch", "jax", "tensorflow", "onnxruntime", "faiss-cpu", "faiss-gpu")
 _MATTERS = (
     *_FRAMEWORKS, "vllm", "sglang", "tritonclient", "transformers", "numpy", "scipy", "pyarrow", "duckdb", "ray",
@@ -28,11 +28,11 @@ OWN_IDS = {
     HARDWARE_TOPOLOGY_DIM.name: "hardware_topology_id",
     CLUSTER_REGION_DIM.name: "cluster_region_id",
 }
-"""The table of each dimension that a trial names by an id of its own, and the column with the id."""
+"""The dimension tables to which a trial refers by id, and the column with the id."""
 
 
 def dimension_rows(spec: TrialSpec, meta: Meta) -> dict[str, Row]:
-    """By table: what is true of this trial, without the columns that say who had it."""
+    """Return the dimension rows of a trial by table, without the columns that identify the trial."""
     rows = {
         SOFTWARE_VERSION_DIM.name: _software(spec, meta),
         HARDWARE_TOPOLOGY_DIM.name: _hardware(meta.topology, meta.hardware),
@@ -42,7 +42,7 @@ def dimension_rows(spec: TrialSpec, meta: Meta) -> dict[str, Row]:
 
 
 def explained(reasons: Mapping[str, str]) -> str | None:
-    """The column `unknown`."""
+    """Return the column `unknown`; None without reasons."""
     return canonical_json(dict(reasons)).decode() if reasons else None
 
 
@@ -94,7 +94,8 @@ def _software(spec: TrialSpec, meta: Meta) -> Row:
 
 
 def _servers(spec: TrialSpec, meta: Meta) -> dict[str, dict[str, str]]:
-    """What is known of each server: by what started it, and of those that were there already, by the scenario."""
+    """Return the facts of each server: from the recipe that started it, or from the scenario if the server already
+    existed."""
     noted = meta.custom.get("services")
     started = noted if isinstance(noted, dict) else {}
     facts = {name: about for name, about in started.items() if isinstance(about, dict)}
@@ -103,7 +104,7 @@ def _servers(spec: TrialSpec, meta: Meta) -> dict[str, dict[str, str]]:
         for name, about in facts.items()
     }
     for about in servers.values():
-        if reference := about.get("reference"):  # NAME:TAG@sha256:..., what the image was pulled by
+        if reference := about.get("reference"):  # NAME:TAG@sha256:..., from which the image was pulled
             about.setdefault("version", reference.partition("@")[0])
     for name, text in (spec.artifacts.get("servers") or {}).items():
         image, _, image_digest = str(text).partition("@sha256:")
@@ -112,14 +113,16 @@ def _servers(spec: TrialSpec, meta: Meta) -> dict[str, dict[str, str]]:
 
 
 def _measured_server(spec: TrialSpec, servers: Mapping[str, dict[str, str]]) -> dict[str, str]:
-    """The one that the target names, else the only one; nothing where several could be meant."""
+    """Return the facts of the server that the target names, or of the only server; empty if there are several
+    candidates."""
     named = [servers[name] for name in sorted(mentioned(spec.target)) if name in servers]
     return (named or list(servers.values()) if len(named or servers) == 1 else [{}])[0]
 
 
 @lru_cache(maxsize=4)
 def _installed(distributions: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], str, str | None, list[str]]:
-    """All, those that matter, NCCL's version, frameworks. Of hundreds, and mostly the same for all trials of a run."""
+    """Return all packages, those that matter, NCCL's version, and the frameworks. There are hundreds of packages,
+    mostly the same in all trials of a run."""
     packages = {name.lower(): version for name, version in distributions}
     nccl = next((version for name, version in packages.items() if name.startswith("nvidia-nccl")), None)
     framework = [f"{name} {packages[name]}" for name in _FRAMEWORKS if name in packages]
@@ -176,7 +179,7 @@ def _hardware(topology: Topology | None, hardware: Mapping[str, Any]) -> Row:
 
 
 def _old_hardware(hardware: Mapping[str, Any]) -> Row:
-    """Evidence of before topology was read has a few of these under other names."""
+    """Return the row for evidence from before topology was read, which has a few of the facts under other names."""
     same = ("machine", "cpu_model", "cpus_usable", "cpu_governor", "numa_nodes", "memory_bytes")
     models = "+".join(sorted(set(hardware.get("gpus") or []))) or None
     known = {name: hardware.get(name) for name in same}
@@ -206,7 +209,7 @@ def _cluster(spec: TrialSpec, meta: Meta) -> Row:
 
 
 def workload_rows(trials: Sequence[Row]) -> list[Row]:
-    """One row a workload and case of these rows of trial_fact."""
+    """Return one row per workload and case of these rows of trial_fact."""
     groups = grouped(trials, itemgetter("workload_spec_digest", "benchmark_case_id"))
     return [_workload_row(rows) for rows in groups.values()]
 

@@ -1,7 +1,7 @@
-"""One interface to all that can hold the curated tables: which runs it has, write one, read one, answer a question.
+"""The interface of all engines that hold the curated tables: list the runs, write and read a run, answer a query.
 
-A run travels whole, as Arrow tables with two digests each: of the Parquet file in the lake that it began as, and of the
-rows themselves, whatever the engine keeps them in. An engine proves both before it says that it has a run.
+A run is transferred whole, as Arrow tables with two digests each: of its original Parquet file in the lake, and of the
+rows themselves, which is the same in every engine. An engine verifies both before it lists a run.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 Files = Mapping[str, str]
-"""A run as an engine has it: table to the sha256 of its Parquet file."""
+"""The files of a run in an engine: table to the sha256 of its Parquet file."""
 
 
 @dataclass(frozen=True)
 class RunTables:
-    """All tables of one run, in the order of their rows in the lake.
+    """All tables of one run, with their rows in the order of the lake.
 
-    `files` and `rows` are digests by table. `parquet` has the bytes themselves where they come from a lake.
+    `files` and `rows` are digests by table. `parquet` has the original bytes if they come from a lake.
     """
 
     run_id: str
@@ -46,35 +46,35 @@ class RunTables:
 
 
 class TableEngine(Protocol):
-    """What holds the tables of many runs, for one team or one person."""
+    """An engine that holds the tables of many runs, for a team or a person."""
 
     @property
     def name(self) -> str:
-        """For people, without a password."""
+        """The name for people, without a password."""
 
     def runs(self) -> dict[str, Files]:
-        """Every run it holds."""
+        """Return every run that the engine holds."""
 
     def write(self, run: RunTables, instead_of: Files | None) -> bool:
-        """Make these the run's tables, all or none, if it still has `instead_of` of it (None: nothing).
+        """Replace the run's tables in one step, if the engine still has `instead_of` of it (None: nothing).
 
-        False means that somebody else was faster: look again. Nobody ever sees a part.
+        Return False if another process was faster: read again. Readers never see a part of a run.
         """
 
     def read(self, run_id: str) -> RunTables:
-        """A run as it was written; raises BenchError where a digest does not fit."""
+        """Return a run as it was written. Raise BenchError if a digest does not match."""
 
     def query(self, sql: str, parameters: Parameters = None, *, runs: Runs = None, name: str = "") -> Result:
-        """Answer one SELECT in the engine's own dialect; nothing can be written by it, and no file read.
+        """Answer one SELECT in the engine's own dialect; the query cannot write or read files.
 
-        `runs` are those that it is about, where that is known; the embedded engine reads the files of no others.
+        `runs` are the runs that the query is about, if known; the embedded engine reads only their files.
         """
 
     def close(self) -> None: ...
 
 
 def rows_digest(table: Table, content: "pa.Table") -> str:
-    """sha256 of the rows themselves: names, kinds, nulls and values, in order, whatever they were stored in."""
+    """Return the sha256 of the rows: names, kinds, nulls, and values, in order, the same in every storage format."""
     sha256 = hashlib.sha256()
     for column in table.columns:
         sha256.update(f"{column.name} {column.kind} {content.num_rows}\n".encode())
@@ -83,7 +83,7 @@ def rows_digest(table: Table, content: "pa.Table") -> str:
 
 
 def checked(table: Table, content: "pa.Table", expected: str, where: str) -> "pa.Table":
-    """`content`, if its rows are those of the digest."""
+    """Return `content` if its rows match the digest. Raise BenchError otherwise."""
     actual = rows_digest(table, content)
     if actual != expected:
         raise BenchError(
@@ -98,9 +98,9 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def checked_files(engine: str, run_id: object, files: object) -> dict[str, str]:
-    """The digests of a run's tables as an engine lists them; file names consist of these and of the id of the run.
+    """Return the digests of a run's tables as an engine lists them; file names consist of these and of the run id.
 
-    Raises BenchError if the id could lead out of a folder, or if a table or a digest is not one.
+    Raise BenchError if the id could lead out of a folder, or if a table or a digest is invalid.
     """
     try:
         can_name_a_folder(str(run_id))
@@ -119,7 +119,7 @@ def checked_files(engine: str, run_id: object, files: object) -> dict[str, str]:
 def read_run(
     engine: str, run_id: str, entry: tuple[int, Files, Files] | None, read_table: "Callable[[Table], pa.Table]"
 ) -> RunTables:
-    """A run by what the engine noted of it: schema version, digests of files and of rows."""
+    """Return a run from its record in the engine: schema version, digests of files, and digests of rows."""
     if entry is None:
         raise BenchError(f"{engine}: has no run {run_id}", "What it has: bench warehouse pull FROM --dry-run")
     version, files, rows = entry
@@ -139,9 +139,9 @@ def read_run(
 def answer(
     rows: Iterable[Row], columns: Sequence[tuple[str, str]], spec: QuerySpec, runs: Mapping[str, Files], about: Runs
 ) -> Result:
-    """Rows as the embedded engine gives them, ready for JSON; `columns` are names and types.
+    """Return rows as the embedded engine does, ready for JSON; `columns` are names and types.
 
-    The spec gets the digests of those of the engine's `runs` that the query is `about` (None: of all).
+    The spec gets the digests of the engine's `runs` that the query is `about` (None: of all).
     """
     named = set(runs if about is None else about)
     inputs = [
@@ -158,7 +158,7 @@ def answer(
 
 
 def need_version(version: int, where: str) -> None:
-    """Raises where the tables were made by a newer benchhouse."""
+    """Raise BenchError if a newer benchhouse made the tables."""
     if version > SCHEMA_VERSION:
         raise BenchError(
             f"{where}: tables of schema version {version}, but this benchhouse knows {SCHEMA_VERSION}",
@@ -192,5 +192,5 @@ def _add(sha256: "hashlib._Hash", column: "pa.ChunkedArray") -> None:
             array = array.cast(pa.int8())
         numbers = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
         if numbers.dtype.kind == "f":
-            numbers = np.where(np.isnan(numbers), np.nan, numbers)  # of its many bit patterns, one
+            numbers = np.where(np.isnan(numbers), np.nan, numbers)  # its many bit patterns become one
         sha256.update(np.ascontiguousarray(numbers).tobytes())

@@ -1,8 +1,8 @@
 """ClickHouse in a folder (chdb): the same tables in its dialect.
 
-It has no transactions, so the rows of a push carry its own mark, and the views show those of the mark that was entered
-last, with one insert, in `benchhouse_store.runs`. What an interrupted push has left is never seen, and removed by the
-next. One process at a time: others wait for the lock of the folder.
+ClickHouse has no transactions, so the rows of a push carry its own mark, and the views show those of the last mark
+entered in `benchhouse_store.runs`, with one insert. The remains of an interrupted push are never visible, and the next
+push removes them. Only one process at a time has the folder: others wait for its lock.
 """
 
 # ruff: noqa: S608 - the names in these texts are our own
@@ -34,7 +34,7 @@ from benchhouse.warehouse.units import MIXED, by_metric, refuse_mixed_units
 WAIT_S = 600.0
 _TYPES: dict[Kind, str] = {
     "text": "Nullable(String)",
-    "texts": "Array(Nullable(String))",  # can't be null itself: `_null_NAME` says where it is
+    "texts": "Array(Nullable(String))",  # a list cannot be null: `_null_NAME` marks null lists
     "integer": "Nullable(Int64)",
     "number": "Nullable(Float64)",
     "truth": "Nullable(Bool)",
@@ -46,12 +46,12 @@ _CURRENT = "SELECT run_id, argMax(mark, entered) FROM benchhouse_store.runs GROU
 
 
 class ClickHouseEngine:
-    """A folder with ClickHouse's own files; made when it is not there."""
+    """A folder with ClickHouse's own files, created if it is missing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self.name = folder, f"clickhouse:{folder}"
         try:
-            import chdb  # noqa: F401 - is it there
+            import chdb  # noqa: F401 - checks that it is installed
         except ImportError as error:
             raise BenchError("ClickHouse needs chdb", "pip install 'benchhouse[clickhouse]'") from error
         try:
@@ -106,7 +106,7 @@ class ClickHouseEngine:
             return read_run(self.name, run_id, entry, lambda table: self._select(table, mark))
 
     def query(self, sql: str, parameters: Parameters = None, *, runs: Runs = None, name: str = "") -> Result:
-        """`{name:Type}` takes a parameter. Asked in a session that may only read."""
+        """Answer a query in a read-only session; `{name:Type}` takes a parameter."""
         given = dict(parameters or {})
         self._open(read_only=True)
         with self._asking():
@@ -126,7 +126,7 @@ class ClickHouseEngine:
     # -- the ground
 
     def _open(self, *, read_only: bool = False) -> None:
-        """A session that was made read-only stays so, and is opened anew for what writes."""
+        """Open a session. A read-only session stays read-only, so writing opens another."""
         from chdb.session import Session
 
         if self._session is not None and self._read_only == read_only:
@@ -164,10 +164,10 @@ class ClickHouseEngine:
         return pa.ipc.open_file(pa.BufferReader(content)).read_all() if content else pa.table({})
 
     def _normalised(self, sql: str) -> str:
-        """The query as ClickHouse itself parses and prints it: one SELECT, without comments.
+        """Return the query as ClickHouse itself parses and prints it: one SELECT, without comments.
 
-        Inside of another SELECT it can't choose a file or a format to write. The function `file` reads any file of the
-        machine, even where nothing may be written, and settings could lift that.
+        Inside another SELECT it cannot choose a file or a format to write. The function `file` reads any file of the
+        machine even in read-only sessions, and settings could allow more, so both are refused.
         """
         statement = str(self._rows("SELECT formatQuerySingleLine({text:String})", text=sql.strip().rstrip(";"))[0][0])
         if not re.match(r"\(*\s*(?:SELECT|WITH)\b", statement):
@@ -210,7 +210,7 @@ class ClickHouseEngine:
         self._do(f"INSERT INTO benchhouse_store.layout VALUES ({SCHEMA_VERSION})")
 
     def _sweep(self) -> None:
-        """Remove rows of pushes that were interrupted, and of those that a later one replaced."""
+        """Remove rows of interrupted pushes, and of pushes that a later one replaced."""
         last = "SELECT argMax(mark, entered) FROM benchhouse_store.runs GROUP BY run_id"
         for (mark,) in self._rows(f"SELECT mark FROM benchhouse_store.begun WHERE mark NOT IN ({last})"):
             for name in EVIDENCE_TABLES:
@@ -249,7 +249,7 @@ class ClickHouseEngine:
             incoming.unlink(missing_ok=True)
 
     def _select(self, table: Table, mark: str) -> pa.Table:
-        """The rows of a push, in their order, with their types."""
+        """Return the rows of a push, in their order, with their types."""
         names = ", ".join(f"`{name}`" for name, _ in _stored(table))
         sql = f"SELECT {names} FROM benchhouse_store.{table.name} WHERE _mark = {{mark:String}} ORDER BY _row"
         content = self._arrow(sql, {"mark": mark})
@@ -266,16 +266,16 @@ class ClickHouseEngine:
 
 
 def _stored(table: Table) -> Iterator[tuple[str, str]]:
-    """Columns and their types: ours, and where a list is null."""
+    """Yield the columns with their types: ours, and one per list column that marks null."""
     for column in table.columns:
-        # A run's id is part of the sorting key, which can't be null.
+        # A run's id is part of the sorting key, which cannot be null.
         yield column.name, "String" if column.name == "run_id" else _TYPES[column.kind]
         if column.kind == "texts":
             yield f"_null_{column.name}", "UInt8"
 
 
 def _shown(table: Table) -> str:
-    """A SELECT of what people see; of a dimension's rows with one key, the first run's."""
+    """Return a SELECT of the visible rows; of a dimension's rows with the same key, the first run's."""
     names = ", ".join(f"`{column.name}`" for column in table.columns)
     sql = f"SELECT {names} FROM benchhouse_store.{table.name} WHERE (run_id, _mark) IN ({_CURRENT})"
     if not table.key:
@@ -289,7 +289,7 @@ def _tuples(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _parameter(value: Any) -> str:
-    """As ClickHouse reads the text of a parameter."""
+    """Return the text of a parameter as ClickHouse parses it."""
     if isinstance(value, list | tuple):
         return "[" + ", ".join("'" + _escaped(str(item)) + "'" for item in value) + "]"
     return _escaped(str(value))
@@ -300,7 +300,7 @@ def _escaped(text: str) -> str:
 
 
 def _locked(path: Path) -> Any:
-    """The lock of a folder; whoever has it ends sometime."""
+    """Lock a folder, and wait for another process that holds the lock. Raise BenchError after WAIT_S."""
     file = path.open("w")
     ends = time.monotonic() + WAIT_S
     while True:

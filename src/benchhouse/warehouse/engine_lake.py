@@ -1,4 +1,4 @@
-"""The embedded engine behind the common interface: the lake of a workspace, this one or another."""
+"""The embedded engine behind the common interface: the lake of this or another workspace."""
 
 import hashlib
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LakeEngine:
-    """Parquet files and their catalog. Bytes that come from another lake are kept as they are."""
+    """Parquet files and their catalog. Bytes that come from another lake are stored unchanged."""
 
     def __init__(self, workspace: WorkspaceFolder) -> None:
         self._workspace, self.name = workspace, str(workspace.root)
@@ -95,7 +95,7 @@ def _decoded(table: Table, content: bytes) -> "pa.Table":
 
 
 def _as_collected(run: RunTables, name: str) -> list[Any]:
-    """What the collector had in hand when it wrote the file, so that the same bytes come out."""
+    """Return the rows in the form in which the collector had them, so that the same bytes come out."""
     if name != TELEMETRY_SLICE_FACT.name:
         return list(run.tables[name].to_pylist())
     trials = {row["trial_id"]: row for row in run.tables[TRIAL_FACT.name].to_pylist()}

@@ -1,7 +1,7 @@
-"""PostgreSQL as the warehouse of a team: rows in tables of their own, one transaction a run, readers see views.
+"""PostgreSQL as the warehouse of a team: rows in tables, one transaction per run, views for readers.
 
-`benchhouse_store` holds the rows with their order in the lake, and which runs there are; `benchhouse` shows them under
-the names that SQL uses everywhere. Text sorts by its bytes, as it does in the embedded engine.
+`benchhouse_store` holds the list of runs and the rows with their order in the lake; `benchhouse` shows them under the
+names that SQL uses everywhere. Text sorts by its bytes, as in the embedded engine.
 """
 
 # ruff: noqa: S608 - the names in these texts are our own
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROLE = "benchhouse_reader"
-"""Owns nothing and may read the views; `GRANT benchhouse_reader TO somebody` lets them ask."""
+"""The role that owns nothing and may read the views; `GRANT benchhouse_reader TO somebody` grants read access."""
 
-_LOCK = 0x62656E6368  # of whoever makes or changes the tables
+_LOCK = 0x62656E6368  # taken while tables are made or changed
 _TYPES: dict[Kind, str] = {
     "text": 'text COLLATE "C"',
     "texts": 'text[] COLLATE "C"',
@@ -47,7 +47,7 @@ _TYPES: dict[Kind, str] = {
     "truth": "boolean",
     "time": "timestamp(3)",
 }
-# PostgreSQL's own stddev_samp differs from the embedded engine's in the last digits: this is Welford's, as that is.
+# PostgreSQL's stddev_samp differs from the embedded engine's in the last digits: this is Welford's method, as there.
 _DEVIATION = (
     """CREATE OR REPLACE FUNCTION benchhouse.deviate(s double precision[], x double precision)
        RETURNS double precision[] LANGUAGE sql IMMUTABLE STRICT AS
@@ -61,19 +61,19 @@ _DEVIATION = (
         INITCOND = '{0,0,0}')""",
 )
 _READS = re.compile(r"\s*(?:select|with|values|table|\()", re.IGNORECASE)
-# The role is set for one query; with these the query could set another.
+# The role is set for one query; these functions could let the query set another.
 _CHANGES_ROLE = re.compile(
     r"\b(?:set_config|query_to_xml\w*|cursor_to_xml\w*|table_to_xml\w*|dblink\w*)\b|\bu&\"", re.I
 )
 
 
 SILENCE_S = 120.0
-"""A server that is asked for a run, or for the list of them, and says nothing for so long is taken for one that is held
-up. Questions of users may take as long as they do."""
+"""The seconds after which a server that sends nothing counts as stuck, while it reads a run or the list of runs. User
+queries have no such limit."""
 
 
 class PostgresEngine:
-    """One database; the schemas are made, or brought up to date, when something is first written."""
+    """One database; the schemas are created or updated at the first write."""
 
     def __init__(self, address: str, silence_s: float = SILENCE_S) -> None:
         self._address, self._silence_s = address, silence_s
@@ -118,7 +118,8 @@ class PostgresEngine:
             return read_run(self.name, run_id, entry, lambda table: self._copy_out(table, run_id))
 
     def query(self, sql: str, parameters: Parameters = None, *, runs: Runs = None, name: str = "") -> Result:
-        """`%(name)s` takes a parameter. Asked as a role that may only read the views, in a read-only transaction."""
+        """Answer a query as a role that may only read the views, in a read-only transaction; `%(name)s` takes a
+        parameter."""
         bare = COMMENT.sub(" ", sql)
         if not _READS.match(bare):
             raise BenchError(ONE_SELECT)
@@ -154,7 +155,7 @@ class PostgresEngine:
         try:
             return psycopg.connect(
                 self._address, autocommit=True, connect_timeout=20, application_name="benchhouse",
-                keepalives_idle=30, keepalives_interval=10, keepalives_count=3,  # a server that vanished is noticed
+                keepalives_idle=30, keepalives_interval=10, keepalives_count=3,  # detects a server that vanished
                 tcp_user_timeout=60_000,
                 options="-c TimeZone=UTC -c DateStyle=ISO,YMD",
             )  # fmt: skip
@@ -178,7 +179,8 @@ class PostgresEngine:
 
     @contextmanager
     def _not_silent(self) -> "Iterator[None]":
-        """End the connection where nothing comes: a stopped server keeps no time-out, and TCP looks well."""
+        """End the connection if nothing arrives: a stopped server enforces no timeout, and its TCP connection looks
+        healthy."""
         over, self._heard = threading.Event(), time.monotonic()
 
         def watch() -> None:
@@ -245,7 +247,7 @@ class PostgresEngine:
         )
         for statement in _DEVIATION:
             self._do(statement)
-        self._do(f"DROP VIEW IF EXISTS benchhouse.{POINTS_VIEW.name}")  # which stands on those of the tables
+        self._do(f"DROP VIEW IF EXISTS benchhouse.{POINTS_VIEW.name}")  # it depends on those of the tables
         for table in EVIDENCE_TABLES.values():
             stored = _stored(table.name)
             columns = [f"{quoted(column.name)} {_TYPES[column.kind]}" for column in table.columns]
@@ -260,7 +262,8 @@ class PostgresEngine:
         self._do("INSERT INTO benchhouse_store.layout VALUES (%s)", [SCHEMA_VERSION])
 
     def _let_readers_in(self) -> None:
-        """Where this user may not make roles, an administrator may: the transaction is read-only in any case."""
+        """Create the role of readers. If this user may not create roles, an administrator can; transactions are
+        read-only in any case."""
         import psycopg
 
         try:
@@ -273,7 +276,7 @@ class PostgresEngine:
             return
 
     def _copy_out(self, table: Table, run_id: str) -> "pa.Table":
-        """The rows of a run, in their order, with their types."""
+        """Return the rows of a run, in their order, with their types."""
         from psycopg import sql as compose
 
         names = ", ".join(
@@ -295,7 +298,7 @@ def _stored(table: str) -> str:
 
 
 def _shown(table: Table) -> str:
-    """A SELECT of what people see; of a dimension's rows with one key, the first run's."""
+    """Return a SELECT of the visible rows; of a dimension's rows with the same key, the first run's."""
     names = ", ".join(quoted(column.name) for column in table.columns)
     if not table.key:
         return f"SELECT {names} FROM {_stored(table.name)}"
@@ -304,7 +307,7 @@ def _shown(table: Table) -> str:
 
 
 def _csv(table: Table, run_id: str, content: "pa.Table") -> bytes:
-    """As COPY reads it: null is nothing at all, an empty text is a pair of quotes."""
+    """Return the rows in the format of COPY: null is empty, an empty text is a pair of quotes."""
     import pyarrow as pa
     import pyarrow.csv as pc
 

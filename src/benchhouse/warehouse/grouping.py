@@ -1,4 +1,4 @@
-"""Things that belong together, in the order in which they come."""
+"""Grouping of items, in the order in which they come."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -8,7 +8,7 @@ Item = TypeVar("Item")
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """The items by key; keys stand in the order of their first item."""
+    """Return the items by key; keys are in the order of their first item."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

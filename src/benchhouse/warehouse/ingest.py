@@ -1,7 +1,7 @@
-"""From evidence to tables: collect a run, rebuild everything, bring back a lost catalog.
+"""From evidence to tables: collect a run, rebuild everything, restore a lost catalog.
 
-Collecting only ever adds to a run's tables: collectors that meet merge what each of them has seen, so none loses a
-trial. Only a rebuild takes rows away, those of trials whose evidence is gone or damaged.
+Collecting only ever adds to a run's tables: concurrent collectors merge what each of them has read, so none loses a
+trial. Only a rebuild removes rows, namely those of trials whose evidence is gone or damaged.
 """
 
 import json
@@ -37,10 +37,10 @@ _STALE_TEMPORARY_S = 3600.0
 
 @dataclass(frozen=True)
 class IngestResult:
-    """What the tables now hold of a run, which folders were left out, and which trials a rebuild took away.
+    """The tables of a run after collecting, the folders that were left out, and the trials that a rebuild removed.
 
-    `unread` are the folders among those given that were not read, each with the reason; `refused` those of them that
-    the system would not let us read, which another time it may.
+    `unread` are the given folders that were not read, each with the reason; `refused` are those of them that the system
+    did not let us read, which may work another time.
     """
 
     run_id: str
@@ -54,10 +54,10 @@ class IngestResult:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What the tables now hold in all, what was left out and which unused files were removed.
+    """The tables after a rebuild, what was left out, and which unused files were removed.
 
-    `dropped` names each trial that was in the tables and has no good evidence any more, with the reason; `unread` each
-    of the `sealed` folders that was not read: its trial is in no table.
+    `dropped` names each trial that was in the tables and has no valid evidence any more, with the reason; `unread`
+    names each of the `sealed` folders that was not read: its trial is in no table.
     """
 
     runs: int
@@ -71,7 +71,7 @@ class Rebuilt:
 
 
 def collect(workspace: WorkspaceFolder, run_id: str, folders: Iterable[Path], say: Say | None = None) -> IngestResult:
-    """Put a run's sealed folders into the tables. Trials collected earlier stay, whether given again or not."""
+    """Add a run's sealed folders to the tables. Trials collected earlier stay, whether given again or not."""
     given = sorted(set(folders))
     sweep_temporaries(workspace.warehouse / UNFINISHED)
     with open_catalog(workspace, say, given) as catalog:
@@ -79,7 +79,7 @@ def collect(workspace: WorkspaceFolder, run_id: str, folders: Iterable[Path], sa
 
 
 def refresh(workspace: WorkspaceFolder, runs: Iterable[str]) -> None:
-    """Make the tables of these runs again from what they hold, as what is known about the runs has changed."""
+    """Make the tables of these runs again from their rows, because facts about the runs have changed."""
     with open_catalog(workspace) as catalog:
         known = {entry.run_id for entry in catalog.files([TRIAL_FACT.name])}
         for run_id in sorted(known & set(runs)):
@@ -89,8 +89,8 @@ def refresh(workspace: WorkspaceFolder, runs: Iterable[str]) -> None:
 def rebuild(workspace: WorkspaceFolder, progress: Progress | None = None, *, keep_rows: bool = False) -> Rebuilt:
     """Make the tables again from all evidence under results/; the same evidence gives the same bytes.
 
-    Trials whose evidence is gone or damaged leave the tables, unless `keep_rows`: then those of whole files stay. What
-    was published is found again in reports/, its files stay readable, and files that nothing refers to are removed.
+    Trials whose evidence is gone or damaged are removed, unless `keep_rows`: then those in intact files stay. Published
+    numbers are found again in reports/, their files stay readable, and files that nothing refers to are removed.
     """
     skipped: list[str] = []
     with TableCatalog.open_for_rebuild(workspace) as catalog:
@@ -109,7 +109,7 @@ def rebuild(workspace: WorkspaceFolder, progress: Progress | None = None, *, kee
             if progress:
                 progress(at, len(run_ids), run_id)
         catalog.finish()
-        # Of the others, files of an older schema may be all that is left.
+        # For other runs, files of an older schema may be all that is left.
         known = {run.run_id for run in done if run.trials or not keep_rows}
         removed = catalog.remove_unused(file for run_id, files in lake.items() for file in files if run_id in known)
     removed += _remove_temporaries(workspace)
@@ -122,9 +122,10 @@ def rebuild(workspace: WorkspaceFolder, progress: Progress | None = None, *, kee
 
 
 def store(catalog: TableCatalog, run_id: str, trials: dict[str, TrialRows], instead_of: list[TableFile]) -> int | None:
-    """Write and register one run's tables from rows in memory; returns the number of rows. No trials: it is forgotten.
+    """Write and register one run's tables from rows in memory, and return the number of rows. Without trials, remove
+    the run.
 
-    None when another process registered something else than `instead_of` meanwhile.
+    Return None if another process replaced `instead_of` in the meantime.
     """
     if not trials:
         return 0 if catalog.forget_run(run_id, instead_of) else None
@@ -141,9 +142,9 @@ def store(catalog: TableCatalog, run_id: str, trials: dict[str, TrialRows], inst
 
 
 def open_catalog(workspace: WorkspaceFolder, say: Say | None = None, given: Iterable[Path] = ()) -> TableCatalog:
-    """Open the catalog; one that is missing or damaged is made again first, and that is said.
+    """Open the catalog; a missing or damaged one is rebuilt first, which `say` reports.
 
-    `given` is evidence about to be collected: when there is no other, there is nothing to make again.
+    `given` is evidence about to be collected: if there is no other, there is nothing to rebuild.
     """
     try:
         return TableCatalog.open(workspace)
@@ -158,7 +159,7 @@ def open_catalog(workspace: WorkspaceFolder, say: Say | None = None, given: Iter
         else:
             warn = say or logging.getLogger(__name__).warning
             warn(f"{lost}; it is made again from the evidence")
-            # Nobody asked for rows to go: the evidence may be on a disk that is away.
+            # The user did not ask to remove rows: the evidence may be on a disk that is not mounted.
             made = rebuild(workspace, keep_rows=True)
             if made.unread:
                 left_out = f"{len(made.unread)} of {made.sealed} sealed trials"
@@ -167,7 +168,7 @@ def open_catalog(workspace: WorkspaceFolder, say: Say | None = None, given: Iter
 
 
 def sealed_folders(workspace: WorkspaceFolder) -> list[Path]:
-    """Every sealed trial folder under results/, without unfinished and superseded ones."""
+    """Return every sealed trial folder under results/, without unfinished and superseded ones."""
     return [path for path in list_sealed(workspace.results) if ".attempt-" not in path.name]
 
 
@@ -205,7 +206,8 @@ def _read_folders(
     *,
     whole: bool = False,
 ) -> dict[str, TrialRows]:
-    """Rows of the trials whose evidence is as it was sealed: what rows are made of, or with `whole` all of it."""
+    """Return the rows of trials whose evidence is unchanged: of the files that rows come from, or with `whole` of all
+    files."""
     trials: dict[str, TrialRows] = {}
     for folder in folders:
         try:
@@ -234,7 +236,7 @@ def _kept(
     lake_files: Iterable[str],
     notes: list[str],
 ) -> dict[str, TrialRows]:
-    """Trials that the tables hold and `fresh` does not: from the tables, or, if those are no good, from evidence."""
+    """Return the trials in the tables that are not in `fresh`: from the tables if intact, otherwise from evidence."""
     workspace = catalog.workspace
     known = catalog.trial_folders(run_id)
     missing = {trial: folder for trial, folder in known.items() if trial not in fresh}
@@ -250,7 +252,8 @@ def _kept(
 def _prove(
     catalog: TableCatalog, run_id: str, known: dict[str, TrialRows], fresh: dict[str, TrialRows], dropped: list[str]
 ) -> dict[str, TrialRows]:
-    """The trials that the tables hold and `fresh` does not, read again from their folders; the others are `dropped`."""
+    """Return the trials in the tables that are not in `fresh`, read again from their folders; others are added to
+    `dropped`."""
     root = catalog.workspace.root
     folders = catalog.trial_folders(run_id) | {trial: root / rows.trial["folder"] for trial, rows in known.items()}
     missing = sorted({folder for trial, folder in folders.items() if trial not in fresh})
@@ -260,7 +263,7 @@ def _prove(
 
 
 def _group_by_run(folders: list[Path], unread: list[str]) -> dict[str, list[Path]]:
-    """By the manifest alone; what it says is checked when the folder is read."""
+    """Group folders by the run id in the manifest alone, which is checked when the folder is read."""
     groups: dict[str, list[Path]] = {}
     for folder in folders:
         try:
@@ -273,9 +276,10 @@ def _group_by_run(folders: list[Path], unread: list[str]) -> dict[str, list[Path
 
 
 def _publish_again(catalog: TableCatalog, skipped: list[str]) -> None:
-    """Of two places the last is remembered: the copy in published/, for the next report overwrites report.json.
+    """Register published documents. Of two places the last one counts, the copy in published/, because the next report
+    overwrites report.json.
 
-    Raises OSError where one can't be read: without its pins, the files that its numbers rest on would be removed.
+    Raise OSError if a document can't be read: without its pins, the files behind its numbers would be removed.
     """
     workspace = catalog.workspace
     homes = sorted(list_folder(workspace.reports))
@@ -294,7 +298,8 @@ def _publish_again(catalog: TableCatalog, skipped: list[str]) -> None:
 
 
 def _remove_temporaries(workspace: WorkspaceFolder) -> list[str]:
-    """What killed writers left behind; older versions wrote among the tables, and named only their pid there."""
+    """Remove the temporary files of killed writers and return them. Older versions wrote them into the table folders,
+    with only their pid in the name."""
     sweep_temporaries(workspace.warehouse / UNFINISHED)
     paths = [path for table in EVIDENCE_TABLES for path in sorted((workspace.warehouse / table).glob(".*.tmp"))]
     stale = [path for path in paths if time.time() - path.stat().st_mtime > _STALE_TEMPORARY_S]

@@ -1,4 +1,4 @@
-"""How points, targets and times are written in the tables."""
+"""The labels of points, targets, and times in the tables."""
 
 import re
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ _LABEL_LENGTH = 80
 
 
 class _Bound(Protocol):
-    """What has a value for each axis: a trial, planned or done."""
+    """An object with a value for each axis: a planned or finished trial."""
 
     @property
     def target(self) -> dict[str, Any]: ...
@@ -30,8 +30,8 @@ def axes_of(spec: TrialSpec) -> dict[str, Any]:
 
 
 def axis_value(trial: _Bound, name: str) -> Any:
-    """The value of one axis: `target.x`, `workload.x`, `resources.x`, or a bare name that is looked for in the first
-    two."""
+    """Return the value of one axis: `target.x`, `workload.x`, `resources.x`, or a bare name, which is searched in the
+    workload and then the target."""
     target, parameters = trial.target, trial.parameters
     if name == VERSION_AXIS:
         return trial.experiment.version
@@ -59,7 +59,7 @@ def _find_label(values: Any, path: str) -> Any:
 
 
 def point_label(spec: TrialSpec) -> str:
-    """The values of a trial's axes on one line, as every table shows them."""
+    """Return the values of a trial's axes on one line, as every table shows them."""
     axes = axes_of(spec)
     bare = [re.sub("^(target|workload|experiment|resources)[.]", "", name) for name in axes]
     names = bare if len(set(bare)) == len(bare) else list(axes)
@@ -75,7 +75,7 @@ def target_name(target: dict[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    """One line, whatever the value: a line break in it reads `\\n`."""
+    """Return any value on one line: a line break in it reads `\\n`."""
     if isinstance(value, dict) and isinstance(value.get("name"), str):
         value = value["name"]
     if isinstance(value, str):
@@ -84,7 +84,7 @@ def _short(value: Any) -> str:
 
 
 def utc(text: str) -> datetime:
-    """A time as the tables hold it: UTC, without a zone, cut to milliseconds."""
+    """Return a time as the tables hold it: UTC, without a zone, cut to milliseconds."""
     time = datetime.fromisoformat(text)
     if time.tzinfo is not None:
         time = time.astimezone(UTC).replace(tzinfo=None)

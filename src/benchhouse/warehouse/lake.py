@@ -32,7 +32,7 @@ _NAME = re.compile(r"(?P<run>.+)-(?P<sha>[0-9a-f]{12})\.parquet")
 
 
 def write_tables(workspace: WorkspaceFolder, run_id: str, tables: Mapping[str, Content]) -> list[TableFile]:
-    """Write the files of one run, synced to disk; equal rows give equal bytes and so equal names."""
+    """Write the files of one run, synced to disk; equal rows give equal bytes and thus equal names."""
     contents = {
         # A tuple: a trial's slices.
         name: (encode(EVIDENCE_TABLES[name], rows), sum(len(row[1]) if isinstance(row, tuple) else 1 for row in rows))
@@ -45,7 +45,7 @@ def write_tables(workspace: WorkspaceFolder, run_id: str, tables: Mapping[str, C
 def write_files(
     workspace: WorkspaceFolder, run_id: str, contents: Mapping[str, tuple[bytes, int]], started: Iterable[datetime]
 ) -> list[TableFile]:
-    """Write the files of one run from their bytes and numbers of rows, by table; `started` has a time a trial."""
+    """Write the files of one run from their bytes and row counts, by table; `started` has one time per trial."""
     starts = [time.isoformat(timespec="milliseconds") for time in started]
     first, last = min(starts), max(starts)
     entries = []
@@ -58,7 +58,7 @@ def write_files(
 
 
 def encode(table: Table, rows: Sequence[Any]) -> bytes:
-    """The Parquet file of these rows."""
+    """Return the Parquet file of these rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -71,7 +71,7 @@ def encode(table: Table, rows: Sequence[Any]) -> bytes:
         content.schema,
         compression="zstd",
         write_statistics=["run_id"],  # a file is one group of rows: others would skip nothing
-        store_schema=False,  # Parquet's own types say all there is to say
+        store_schema=False,  # Parquet's own types are sufficient
     ) as writer:
         writer.write_table(content)
         writer.add_key_value_metadata(table.schema.metadata)
@@ -79,13 +79,13 @@ def encode(table: Table, rows: Sequence[Any]) -> bytes:
 
 
 READ_BACK = frozenset({TRIAL_FACT.name, MEASUREMENT_FACT.name, TELEMETRY_SLICE_FACT.name, *OWN_IDS})
-"""Tables that hold what was in the evidence; the others are made of these."""
+"""The tables with content of the evidence, from which the other tables are made."""
 
 
 def read_back(workspace: WorkspaceFolder, files: Iterable[str], skipped: list[str]) -> dict[str, TrialRows]:
-    """The trials that these files hold. Files that are not whole, or not ours, are named in `skipped`.
+    """Return the trials in these files. Damaged files and files of other programs are reported in `skipped`.
 
-    Where files of several collects are given, a trial is taken from the one in which it ended last.
+    If a trial is in files of several collects, the one in which it ended last is used.
     """
     trials: dict[str, Row] = {}
     numbers: dict[tuple[str, str], list[Row]] = {}
@@ -115,13 +115,13 @@ def read_back(workspace: WorkspaceFolder, files: Iterable[str], skipped: list[st
     for trial_id, row in trials.items():
         key = trial_id, row["artifact_manifest_digest"]
         own = {table: rows[row[OWN_IDS[table]]] for table, rows in dimensions.items() if row[OWN_IDS[table]] in rows}
-        if len(own) == len(OWN_IDS):  # else the evidence must tell
+        if len(own) == len(OWN_IDS):  # otherwise the evidence has to be read
             read[trial_id] = TrialRows(row, numbers.get(key, []), slices.get(key, NO_SLICES), own)
     return read
 
 
 def list_lake(workspace: WorkspaceFolder) -> Iterator[tuple[str, str]]:
-    """(run_id, file) of everything in the lake's table folders; the run is empty where the name is not ours."""
+    """Yield (run_id, file) for every file in the lake's table folders; the run is empty if the name is not ours."""
     for table in EVIDENCE_TABLES:
         for path in sorted(list_folder(workspace.warehouse / table)):
             match = _NAME.fullmatch(path.name)
@@ -139,7 +139,7 @@ def _read(path: Path, table: Table) -> "pa.Table":
         content = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
-            raise  # of the disk: its rows may be all that is left
+            raise  # a disk error: its rows may be all that is left
         raise NotCollectable(f"can't be read ({error})") from error
     version = (content.schema.metadata or {}).get(b"benchhouse.schema_version", b"").decode()
     if version != str(SCHEMA_VERSION):
@@ -150,16 +150,15 @@ def _read(path: Path, table: Table) -> "pa.Table":
 
 
 def _write(root: str, files: Iterable[tuple[TableFile, bytes]]) -> None:
-    """Write each file whole or not at all; they and their names are on disk before the catalog names them.
+    """Write each file whole or not at all; the files and their names are on disk before the catalog names them.
 
-    All are written before the first is synced, and each folder is synced once: the disk is waited for as seldom as can
-    be.
+    All are written before the first is synced, and each folder is synced once, so that waiting for the disk is rare.
     """
     begun: list[tuple[int, TableFile, str]] = []
     try:
         for entry, content in files:
             path = f"{root}/{entry.file}"
-            if os.path.isfile(path) and file_digest(Path(path)) == entry.sha256:  # noqa: PTH113 - ten times a run
+            if os.path.isfile(path) and file_digest(Path(path)) == entry.sha256:  # noqa: PTH113 - ten times per run
                 continue
             temporary = f"{root}/{UNFINISHED}/{temporary_name(entry.file.replace('/', '-'))}"
             file = _create(temporary)
@@ -170,7 +169,7 @@ def _write(root: str, files: Iterable[tuple[TableFile, bytes]]) -> None:
         for file, entry, temporary in begun:
             os.fsync(file)
             _move(temporary, f"{root}/{entry.file}")
-        for folder in {os.path.dirname(entry.file) for _, entry, _ in begun}:  # noqa: PTH120 - ten times a run
+        for folder in {os.path.dirname(entry.file) for _, entry, _ in begun}:  # noqa: PTH120 - ten times per run
             sync(f"{root}/{folder}")
     except BaseException:
         for _, _, temporary in begun:

@@ -1,6 +1,6 @@
-"""artifact_lineage_dim beyond the trials: where evidence lies, who signed claims about it, which packets hold it.
+"""artifact_lineage_dim beyond the trials: where evidence is stored, who signed claims about it, which packets hold it.
 
-These change after a run: whoever signs, packs or pushes has the row made again (`ingest.refresh`).
+These facts change after a run: signing, packing, and pushing make the row again (`ingest.refresh`).
 """
 
 import base64
@@ -16,7 +16,7 @@ from benchhouse.warehouse.table import Row
 
 
 def lineage_columns(workspace: WorkspaceFolder, row: Row) -> Row:
-    """What the workspace knows more than the trials of the run in `row`."""
+    """Return the workspace's facts about the run in `row` that its trials do not have."""
     run_id = str(row["run_id"])
     known = deposits(workspace, [run_id])
     signed = sorted(_signed_claims(workspace, run_id))
@@ -30,9 +30,9 @@ def lineage_columns(workspace: WorkspaceFolder, row: Row) -> Row:
 
 
 def _signed_claims(workspace: WorkspaceFolder, run_id: str) -> list[str]:
-    """Claims about trials of the run that have a signature of their own bytes: id and key.
+    """Return the claims about trials of the run that have a signature over their own bytes: id and keys.
 
-    Whether the signature itself is right takes a key that is trusted: `bench claim verify`.
+    Verifying the signature itself requires a trusted key: `bench claim verify`.
     """
     claims = []
     for envelope in list_folder(workspace.claims):
@@ -42,12 +42,12 @@ def _signed_claims(workspace: WorkspaceFolder, run_id: str) -> list[str]:
                 if run_id.encode() in content and (keys := _signers(envelope, content, run_id)):
                     claims.append(f"{envelope.stem} {keys}")
             except (OSError, ValueError, KeyError, TypeError):
-                continue  # not of ours, or changed: nothing that vouches for anything
+                continue  # foreign or changed: it proves nothing
     return claims
 
 
 def _signers(envelope: Path, claim: bytes, run_id: str) -> str:
-    """Ids of the keys in an envelope that is about exactly this claim; none where it is about another."""
+    """Return the ids of the keys in an envelope over exactly this claim; empty if it is about another claim or run."""
     signed: dict[str, Any] = json.loads(envelope.read_bytes())
     subjects = json.loads(base64.b64decode(signed["payload"]))["subject"]
     about = [subject["digest"]["sha256"] for subject in subjects] == [hashlib.sha256(claim).hexdigest()]

@@ -1,6 +1,6 @@
 """DuckDB in memory that can read listed files and write nothing, and its values as data for JSON.
 
-Imports DuckDB and the standard library alone: the process that answers one query starts with little more than this.
+Imports only DuckDB and a few light modules, so that the process that answers one query starts fast.
 """
 
 import json
@@ -32,7 +32,7 @@ def open_engine(
 ) -> "duckdb.DuckDBPyConnection":
     """Return an engine with these views. SQL can read what is `allowed` and change none of the settings.
 
-    The number of threads counts from the start: by default one for each core, and each has a stack.
+    The number of threads is fixed at the start: by default one per core, and each has a stack.
     """
     import duckdb
 
@@ -46,7 +46,7 @@ def open_engine(
 
 
 def lock(connection: "duckdb.DuckDBPyConnection", allowed: str) -> None:
-    """Let SQL read what is `allowed` and nothing else, for good."""
+    """Permanently let SQL read what is `allowed` and nothing else."""
     settings = (
         allowed,
         "parquet_metadata_cache = true",
@@ -61,18 +61,18 @@ def lock(connection: "duckdb.DuckDBPyConnection", allowed: str) -> None:
 
 
 def temporary_files(folder: str, most_bytes: int) -> tuple[str, ...]:
-    """Return the settings of an engine that keeps temporary files in this folder, which it makes when it needs it."""
+    """Return the settings of an engine with temporary files in this folder, which the engine creates when needed."""
     escaped = folder.replace("'", "''")
     return f"temp_directory = '{escaped}'", f"max_temp_directory_size = '{most_bytes >> 20} MiB'"
 
 
 def listed(texts: Sequence[str]) -> str:
-    """A list as SQL writes it."""
+    """Return a list of texts in SQL."""
     return "[" + ", ".join("'" + text.replace("'", "''") + "'" for text in texts) + "]"
 
 
 def one_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> "duckdb.Statement":
-    """Return the statement. Raises BenchError if it is not exactly one SELECT, or one that shows the settings."""
+    """Return the statement. Raise BenchError if it is not exactly one SELECT, or if it would show the settings."""
     import duckdb
 
     if found := _SHOWS_PATHS.search(sql):
@@ -84,16 +84,16 @@ def one_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> "duckdb.Sta
 
 
 def json_row(columns: Sequence[str], row: Sequence[Any]) -> str:
-    """Return a row as a JSON object on one line, with null for NaN and the infinities."""
+    """Return a row as a JSON object on one line, with null for NaN and infinity."""
     value: Any = dict(zip(columns, row, strict=True))
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=as_plain)
-    except (TypeError, ValueError):  # a key of a map that is not text, or a number that JSON has no word for
+    except (TypeError, ValueError):  # a map key that is not text, or a number that JSON cannot represent
         return json.dumps(finite(as_plain(value)), ensure_ascii=False)
 
 
 def as_plain(value: Any) -> Any:
-    """A value that can go into JSON."""
+    """Return a value that can be written as JSON."""
     if isinstance(value, datetime):
         return value.replace(tzinfo=value.tzinfo or UTC).isoformat(timespec="milliseconds")
     if isinstance(value, date):

@@ -1,6 +1,6 @@
-"""Outcome tables: the numbers of a point side by side, one column each, in a unit that the column's name says.
+"""Outcome tables: the numbers of a point side by side, one column each, with the unit in the column's name.
 
-A value is the mean over the point's good trials of what each of them measured; `measurement_fact` has them one by one.
+A value is the mean over the point's valid trials; `measurement_fact` has the values of each trial.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _QUANTILES = ("p50", "p95", "p99")
 
 @dataclass(frozen=True)
 class Outcome:
-    """A column that is filled from a metric; the first of `metrics` that the point has, in `unit`."""
+    """A column and its metrics; the first of `metrics` that the point has fills it, in `unit`."""
 
     name: str
     metrics: tuple[str, ...]

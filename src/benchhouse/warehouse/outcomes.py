@@ -1,4 +1,4 @@
-"""Rows of the outcome tables: of each point the means of its good trials, in the units that the columns say."""
+"""Rows of the outcome tables: per point, the means of its valid trials, in the units of the columns."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,8 @@ _COUNTED = frozenset({"1/s", "requests/s", "queries/s", "items/s", "ops/s"})
 
 
 def outcome_rows(trials: Sequence[Row], measurements: dict[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """By table; `trials` are rows of trial_fact of one run, `measurements` those of measurement_fact by trial."""
+    """Return the rows by table; `trials` are rows of trial_fact of one run, `measurements` those of measurement_fact by
+    trial."""
     tables: dict[str, list[Row]] = {}
     for kind in OUTCOME_TABLES:
         points = grouped((row for row in trials if row["component"] in kind.components), itemgetter("instance_digest"))
@@ -31,7 +32,7 @@ def outcome_rows(trials: Sequence[Row], measurements: dict[str, Sequence[Row]]) 
 
 
 def _add_efficiency(outcomes: Sequence[Row], trials: Mapping[str, Row]) -> None:
-    """Throughput of a rank against that of the fewest ranks, among points of the run that differ in nothing else."""
+    """Add the throughput per rank relative to the fewest ranks, among points of the run that differ in nothing else."""
     worlds: dict[str, dict[int, Row]] = {}
     for row in outcomes:
         first = trials[row["instance_digest"]]
@@ -55,15 +56,15 @@ def _rate(row: Row) -> float:
 
 
 def _rows_of(kind: OutcomeTable, trials: Sequence[Row], measurements: dict[str, Sequence[Row]]) -> list[Row]:
-    """The rows of one point; one, or one a phase."""
+    """Return the rows of one point: one, or one per phase."""
     counted = [row for row in trials if not row["warmup"]]
     good = sorted(
         (row for row in counted if row["outcome"] == "succeeded"), key=lambda row: (row["repetition"], row["trial_id"])
     )
     whole = [m for row in good for m in measurements.get(row["trial_id"], ()) if m["scope"] == "trial"]
-    outcomes = {metric for outcome in kind.outcomes for metric in outcome.metrics}  # a rank's own numbers are none
+    outcomes = {metric for outcome in kind.outcomes for metric in outcome.metrics}  # not those of single ranks
     windows = sorted({m["window"] for m in whole if m["metric"] in outcomes} | {""}) if kind.by_window else [""]
-    if not counted:  # it has not come further than its warm-ups
+    if not counted:  # only its warm-ups have run
         return []
     return [
         _head(kind, trials[0], counted, good, window)
@@ -114,7 +115,7 @@ def _values(outcomes: Sequence[Outcome], measured: Sequence[Row]) -> Row:
 
 
 def _factor(unit: str, wanted: str) -> float | None:
-    """What a value is multiplied by to be in the wanted unit; None where it can't be."""
+    """Return the factor that converts a unit to the wanted one; None if there is none."""
     if unit == wanted or (unit in _COUNTED and wanted in _COUNTED):
         return 1.0
     above, _, below = unit.partition("/")

@@ -1,12 +1,12 @@
-"""Points: one row per instance, metric and stat of a run, with the interval of the mean, in every engine's dialect.
+"""Points: one row per instance, metric, and stat of a run, with the interval of the mean, in every engine's dialect.
 
-`*_points` is the body of the published query; `*_view` is the view `points` that anybody may ask, which adds standard
-error, interval and place. Means and deviations are taken of the ordered list, so that the same rows give the same bits
-on any number of threads. Numbers about a part of a trial (a scope or a window of their own) are not mixed in.
+`*_points` is the body of the published query; `*_view` is the public view `points`, which adds standard error,
+interval, and place. Means and deviations are computed from the ordered list, so that the same rows give the same bits
+on any number of threads. Values for a part of a trial (with their own scope or window) are excluded.
 
-Points stand in the order of their numbers (`ef=2` before `ef=16`): `*_key` cuts a text into numbers and what stands
-between them, and the list of these parts is the key. A number behind `=` may have a sign, a fraction and an exponent;
-elsewhere it is a row of digits, for `llama-3-8b` has nothing below zero.
+Points are ordered by their numbers (`ef=2` before `ef=16`): `*_key` splits a text into numbers and the text between
+them, and the list of these parts is the key. A number after `=` may have a sign, a fraction, and an exponent; elsewhere
+it is only digits, because the 3 in `llama-3-8b` is not negative.
 """
 
 # ruff: noqa: S608 - the names in these texts are our own
@@ -72,7 +72,7 @@ POINTS_VIEW = Table(
     order=("run_id", "place", "metric", "stat"),
 )  # fmt: skip
 SOURCES = (TRIAL_FACT.name, MEASUREMENT_FACT.name)
-"""The tables that the view is made of."""
+"""The tables from which the view is computed."""
 
 T_QUANTILES = (
     12.7062047362, 4.30265272975, 3.18244630528, 2.7764451052, 2.57058183564, 2.44691185114, 2.36462425159,
@@ -85,14 +85,15 @@ T_QUANTILES = (
     2.0085591121, 2.00758377032, 2.00664680506, 2.00574599532, 2.00487928819, 2.00404478329, 2.00324071885,
     2.00246545929, 2.00171748415, 2.00099537809, 2.00029782201,
 )  # fmt: skip
-"""Student's t that leaves 2.5% in each tail, for 1 to 60 degrees of freedom; a test holds them to analysis' own."""
+"""Student's t that leaves 2.5% in each tail, for 1 to 60 degrees of freedom; a test compares them with those of
+analysis."""
 _QUANTILES = ", ".join(map(repr, T_QUANTILES))
 T_TERMS = (1.959963984540054, 2.372271230298562, 2.8224986157396112, 2.555849679507722, 1.5895340533938225)
-"""For more: its expansion in 1 / degrees of freedom, right to nine digits from 61 on."""
+"""The terms of t above 60 degrees of freedom, in powers of 1 / degrees of freedom, correct to nine digits."""
 
 
 def duckdb_key(column: str) -> str:
-    """Sort key for DuckDB."""
+    """Return the sort key for DuckDB."""
     number = "{'text': '', 'number': CAST(ltrim(part, '=') AS DOUBLE)}"
     text = "{'text': part, 'number': 0.0}"
     choice = f"CASE WHEN regexp_matches(part, '[0-9]') THEN {number} ELSE {text} END"
@@ -100,13 +101,13 @@ def duckdb_key(column: str) -> str:
 
 
 def clickhouse_key(column: str) -> str:
-    """Sort key for ClickHouse."""
+    """Return the sort key for ClickHouse."""
     pair = "(if(match(part, '[0-9]'), '', part), toFloat64OrZero(trimLeft(part, '=')))"
     return f"arrayMap(part -> {pair}, extractAll(assumeNotNull({column}), '{_PARTS}'))"
 
 
 def postgres_key(column: str) -> str:
-    """Sort key for PostgreSQL."""
+    """Return the sort key for PostgreSQL."""
     number = "CAST(ltrim(part[1], '=') AS float8)"
     pair = f"CASE WHEN part[1] ~ '[0-9]' THEN ROW(''::text, {number}) ELSE ROW(part[1], 0::float8) END"
     parts = f"regexp_matches({column}, '{_PARTS}', 'g') WITH ORDINALITY AS parts(part, at)"
@@ -114,7 +115,7 @@ def postgres_key(column: str) -> str:
 
 
 def duckdb_points(only: str) -> str:
-    """Rows of points for DuckDB, without an order; `only` is a condition on `t`, the trials."""
+    """Return a SELECT of points for DuckDB, unordered; `only` is a condition on `t`, the trials."""
     return f"""
 WITH grouped AS (
   SELECT t.run_id, {", ".join(f"any_value(t.{key}) AS {key}" for key in _KEYS)}, t.instance_digest,
@@ -136,7 +137,7 @@ FROM grouped
 
 
 def postgres_points(only: str) -> str:
-    """The same for PostgreSQL."""
+    """Return a SELECT of points for PostgreSQL, unordered; `only` is a condition on `t`, the trials."""
     return f"""
 WITH grouped AS (
   SELECT t.run_id, t.instance_digest, {", ".join(f"min(t.{key}) AS {key}" for key in _KEYS)},
@@ -167,7 +168,7 @@ _CLICKHOUSE_DEVIATION = (
 
 
 def clickhouse_points(only: str) -> str:
-    """The same for ClickHouse."""
+    """Return a SELECT of points for ClickHouse, unordered; `only` is a condition on `t`, the trials."""
     return f"""
 WITH grouped AS (
   SELECT t.run_id AS run_id, t.instance_digest AS instance_digest,
@@ -191,22 +192,22 @@ FROM grouped
 
 
 def duckdb_view() -> str:
-    """The SELECT behind the view `points` in DuckDB."""
+    """Return the SELECT of the view `points` in DuckDB."""
     return _view(duckdb_points("true"), f"[{_QUANTILES}][n - 1]", duckdb_key)
 
 
 def postgres_view() -> str:
-    """The same for PostgreSQL."""
+    """Return the SELECT of the view `points` in PostgreSQL."""
     return _view(postgres_points("true"), f"(ARRAY[{_QUANTILES}]::float8[])[n - 1]", postgres_key)
 
 
 def clickhouse_view() -> str:
-    """The same for ClickHouse."""
+    """Return the SELECT of the view `points` in ClickHouse."""
     return _view(clickhouse_points("1"), f"arrayElement([{_QUANTILES}], n - 1)", clickhouse_key)
 
 
 def _view(points: str, table: str, key: Callable[[str], str]) -> str:
-    """`points` with half the width of the interval, then with its ends; `table` looks up t for few trials."""
+    """Add half the width of the interval to `points`, then its ends; `table` looks up t for few trials."""
     columns = ", ".join(f'"{column.name}"' for column in POINTS_VIEW.columns)
     order = f"{key('target_name')}, {key('point')}, instance_digest"
     whole = "CAST(n AS DOUBLE PRECISION)"

@@ -1,4 +1,4 @@
-"""The queries behind summaries, reports and comparisons. Their text is pinned with every number that is published."""
+"""The queries behind summaries, reports, and comparisons. Their text is pinned with every published number."""
 
 # ruff: noqa: S608 - the names in these texts are our own
 
@@ -87,10 +87,11 @@ ORDER BY run_id, started, trial_id
 
 
 def points(warehouse: Warehouse, run_ids: Iterable[str], columns: Iterable[tuple[str, str]] | None = None) -> Result:
-    """One row per instance, metric and stat of each run: n, mean, spread, the values and the trials behind them.
+    """Return one row per instance, metric, and stat of each run: n, mean, spread, and the values and trials behind
+    them.
 
-    Only trials that succeeded and were no warm-up count, and of these no figure that is invalid by itself; `values`
-    and `trials` are ordered by repetition. `columns` are the metrics and stats wanted; None: all.
+    Only succeeded trials count, without warm-ups, and without numbers that are invalid on their own; `values` and
+    `trials` are ordered by repetition. `columns` are the metrics and stats to return; None for all.
     """
     if columns is None:
         return _of_runs(warehouse, "points", POINTS, run_ids)
@@ -99,35 +100,37 @@ def points(warehouse: Warehouse, run_ids: Iterable[str], columns: Iterable[tuple
 
 
 def columns(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
-    """The metrics and stats that these runs have, how many points have each, and a trial that has it."""
+    """Return the metrics and stats of these runs, how many points have each, and a trial that has it."""
     return _of_runs(warehouse, "columns", COLUMNS, run_ids)
 
 
 def refused_figures(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
-    """The metrics and stats of a point that are INVALID in all its good trials: `points` has no row of them."""
+    """Return the metrics and stats of a point that are INVALID in all its succeeded trials: `points` has no row of
+    them."""
     return _of_runs(warehouse, "refused figures", REFUSED_FIGURES, run_ids)
 
 
 def trials(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
-    """Every trial of these runs, all columns of trial_fact."""
+    """Return every trial of these runs, with all columns of trial_fact."""
     return _of_runs(warehouse, "trials", TRIALS, run_ids)
 
 
 def telemetry_of_points(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
-    """What monitors saw in the good trials of a point, by scope and series: in the steady phase, else the trial."""
+    """Return the telemetry of a point's succeeded trials by scope and series: in the steady phase, or in the trial if
+    there is none."""
     return _of_runs(warehouse, "telemetry of points", TELEMETRY_OF_POINTS, run_ids)
 
 
 def is_collected(warehouse: Warehouse, run_id: str, folders: Iterable[Path]) -> bool:
-    """Whether the tables hold these very trial folders, by the digests of their manifests.
+    """Return whether the tables hold exactly these trial folders, by the digests of their manifests.
 
-    Reading 2,000 manifests takes a tenth of collecting them anew. That their other files are as sealed is for
-    `bench verify` to say.
+    Reading 2,000 manifests takes a tenth of the time of collecting them again. Their other files are verified by `bench
+    verify`.
     """
     if warehouse.catalog.older_runs(SCHEMA_VERSION, [run_id]):
         return False
     manifests = [TrialFolder(folder).manifest for folder in folders]
-    if not manifests:  # its evidence is away
+    if not manifests:  # the evidence is not available
         return any(entry.trials for entry in warehouse.catalog.files(["trial_fact"], [run_id]))
     known = {row[0] for row in _of_runs(warehouse, "manifests", MANIFESTS, [run_id]).rows}
     try:
@@ -137,7 +140,7 @@ def is_collected(warehouse: Warehouse, run_id: str, folders: Iterable[Path]) -> 
 
 
 def failures(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
-    """The trials that did not succeed, the invalid ones among them, and why."""
+    """Return the trials that did not succeed, including invalid ones, and the reasons."""
     return _of_runs(warehouse, "failures", FAILURES, run_ids)
 
 

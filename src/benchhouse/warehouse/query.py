@@ -1,4 +1,4 @@
-"""Questions to the tables: DuckDB in memory over the catalog's files, locked so that SQL can only read them."""
+"""Queries of the tables: DuckDB in memory over the catalog's files, locked so that SQL can only read them."""
 
 import contextlib
 import os
@@ -34,16 +34,16 @@ Runs = Iterable[str] | None
 T = TypeVar("T")
 _ANY_TABLE = re.compile(rf"\b(?:{'|'.join([*TABLES, *VIEWS])})\b", re.IGNORECASE)
 _FROM_SOMEWHERE = re.compile(r"\b(?:from|show|describe|summarize|table)\b", re.IGNORECASE)
-_NOT_PLAIN = re.compile(r"TIME|DATE|DECIMAL|UUID|BLOB|INTERVAL|HUGEINT")  # of a type: its values are no JSON
+_NOT_PLAIN = re.compile(r"TIME|DATE|DECIMAL|UUID|BLOB|INTERVAL|HUGEINT")  # types whose values are not JSON
 _SHOWN = 5
 _OWN: set[str] = set()
-_ATTEMPTS = 40  # a collector may replace files after the catalog was read and before the lake is
+_ATTEMPTS = 40  # a collector may replace files between the reads of the catalog and the lake
 
 
 def own(sql: str) -> str:
-    """Declare a question of this program: it may share an engine, which sees more files than it needs.
+    """Declare a query of this program: it may share an engine, which sees more files than the query needs.
 
-    Starting one costs 30 ms, three times as much as a question. What users write never gets there.
+    Starting an engine costs 30 ms, three times the cost of a query. SQL of users never runs in a shared engine.
     """
     _OWN.add(sql)
     return sql
@@ -51,7 +51,7 @@ def own(sql: str) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """Rows that can go into JSON as they are: times are ISO 8601 text in UTC. `spec` says how to get them again."""
+    """Rows that can be written as JSON: times are ISO 8601 text in UTC. `spec` reproduces them."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -64,22 +64,22 @@ class Result:
 
 @dataclass(frozen=True)
 class LimitedResult:
-    """Rows of a query that was answered within limits: JSON objects, a text each."""
+    """Rows of a query within limits, each as the text of a JSON object."""
 
     json_rows: list[str]
     spec: QuerySpec
     more: bool
-    """Whether there are more rows than its limits let through."""
+    """Whether there are more rows than the limits allow."""
 
 
 _known = KnownAnswers[Result]()
 _known_limited = KnownAnswers[LimitedResult]()
-# Of each workspace: how its evidence stood when tables of an older schema were made again, and runs that had none.
+# By workspace: the state of the evidence when tables of an older schema were last renewed, and runs without evidence.
 _tried: dict[Path, tuple[list[tuple[str, int]], frozenset[str]]] = {}
 
 
 class Warehouse:
-    """The open tables of a workspace. `notes` holds what had to be repaired on the way."""
+    """The open tables of a workspace. `notes` lists repairs made on the way."""
 
     def __init__(
         self, workspace: WorkspaceFolder, catalog: TableCatalog, say: Callable[[str], None] | None = None
@@ -94,11 +94,11 @@ class Warehouse:
 
     @classmethod
     def open(cls, workspace: WorkspaceFolder, say: Callable[[str], None] | None = None) -> "Warehouse":
-        """Open the tables; a lost catalog is made again first, which `say` (else the log) is told."""
+        """Open the tables; a lost catalog is rebuilt first, which is reported to `say` (default: the log)."""
         try:
             return cls(workspace, TableCatalog.open(workspace), say)
         except CatalogLost:
-            from benchhouse.warehouse.ingest import open_catalog  # brings pyarrow, which costs 240 ms
+            from benchhouse.warehouse.ingest import open_catalog  # imports pyarrow, which costs 240 ms
 
             return cls(workspace, open_catalog(workspace, say), say)
 
@@ -118,7 +118,7 @@ class Warehouse:
         self.catalog.close()
 
     def query(self, sql: str, parameters: Parameters = None, *, runs: Runs = None, name: str = "") -> Result:
-        """Answer one SELECT; `$name` in it takes a parameter. With `runs`, only the files of those are read.
+        """Answer one SELECT; `$name` in it takes a parameter. With `runs`, only their files are read.
 
         The bytes of every file are checked against the catalog first; a damaged one is made again from evidence.
         """
@@ -137,7 +137,7 @@ class Warehouse:
         return self._over_files(sql, parameters, runs, answer)
 
     def query_within(self, limits: QueryLimits, sql: str) -> LimitedResult:
-        """Answer one SELECT of somebody else, in a process of its own that is killed when it exceeds a limit."""
+        """Answer one SELECT of another user, in a separate process that is killed when it exceeds a limit."""
 
         def answer(inputs: list[QueryInput], older: bool) -> LimitedResult:
             key = key_of(str(self.workspace.root), f"{limits.rows} rows {sql}", {}, inputs)
@@ -157,7 +157,7 @@ class Warehouse:
     def _over_files(
         self, sql: str, parameters: Parameters, runs: Runs, answer: Callable[[list[QueryInput], bool], T]
     ) -> T:
-        """What `answer` makes of the intact files behind the tables that are named; again if they change meanwhile."""
+        """Call `answer` with the intact files behind the named tables, and again if they change in the meantime."""
         tables = tables_in(sql)
         wanted = None if runs is None else sorted(set(runs))
         refuse_mixed_units(sql, parameters or {}, lambda: self.catalog.units(wanted))
@@ -168,28 +168,28 @@ class Warehouse:
             try:
                 return answer(inputs, any(entry.schema_version < SCHEMA_VERSION for entry in entries))
             except BenchError:
-                if self.catalog.files(tables, wanted) == entries:  # else a collector took files away meanwhile
+                if self.catalog.files(tables, wanted) == entries:  # otherwise a collector removed files in the meantime
                     raise
         raise BenchError("the tables changed each time they were read", hint="Try again when the collecting is done.")
 
     def query_again(self, spec: QuerySpec) -> Result:
         """Answer a pinned query over exactly the files that it names; the caller has checked their digests.
 
-        What it answered before of these very bytes is its answer; what `query` answered is not.
+        It may return its own earlier answer for the same bytes, but never an answer of `query`.
         """
         key = key_of(str(self.workspace.root), f"again {spec.sql}", spec.parameters, spec.inputs)
         if spec.sql in _OWN and (known := _known.find(key)):
             return replace(known, rows=list(known.rows))
         try:
             result = self._run(spec.name, spec.sql, spec.parameters, spec.inputs)
-        except BenchError:  # files of two schemas may be among them, of which the catalog knows nothing any more
+        except BenchError:  # there may be files of two schemas, which the catalog no longer lists
             result = self._run(spec.name, spec.sql, spec.parameters, spec.inputs, older=True)
         if spec.sql in _OWN:
             _known.keep(key, result, len(result.rows) * len(result.columns))
         return result
 
     def require_run(self, run_id: str) -> str:
-        """The id itself, where the tables have that run."""
+        """Return the id if the tables have that run. Raise NotFoundError otherwise."""
         if not self.catalog.has_run(run_id):
             newest = ", ".join(run.run_id for run in self.catalog.runs(_SHOWN))
             known = f"the newest are {newest}" if newest else "nothing has been collected in this workspace yet"
@@ -197,7 +197,7 @@ class Warehouse:
         return run_id
 
     def _intact_files(self, tables: Sequence[str], runs: Sequence[str] | None) -> list[TableFile]:
-        """The catalog's files, after those that are damaged or of an older schema were made again."""
+        """Return the catalog's files, after remaking those that are damaged or of an older schema."""
         repaired: set[str] = set()
         for _ in range(_ATTEMPTS):
             entries = self.catalog.files(tables, runs)
@@ -225,9 +225,10 @@ class Warehouse:
         )
 
     def _renew(self, runs: Sequence[str]) -> None:
-        """Make tables of an older schema again; where the evidence is missing they are read as they are.
+        """Make tables of an older schema again; if the evidence is missing, they are read as they are.
 
-        What is missing is looked for again only when evidence has come or gone: a look reads every row of a run.
+        Missing evidence is searched again only after evidence was added or removed, because a search reads every row of
+        a run.
         """
         from benchhouse.warehouse.ingest import collect
 
@@ -275,7 +276,7 @@ class Warehouse:
 
         try:
             connection = self._engine_for(sql, inputs, older)
-            # Ours are known to be one SELECT; to look costs as much as to parse it.
+            # Our queries are known to be one SELECT, and checking costs as much as parsing.
             statement = sql if sql in _OWN else one_select(connection, sql)
             with while_wanted(connection):
                 cursor = connection.execute(statement, dict(parameters) or None)
@@ -299,15 +300,16 @@ class Warehouse:
             return self._shared.show(tables_in(sql), inputs, older)
         connection = self._connect(tuple(inputs), older)
         for name, select in _views_without_files(sql, self._shown).items():
-            connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {select}")  # of this cursor alone
+            connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {select}")  # only in this cursor
             self._shown.add(name)
         return connection
 
     def _connect(self, inputs: tuple[QueryInput, ...], older: bool) -> "duckdb.DuckDBPyConnection":
-        """An engine that sees these files as views and nothing else of this machine; kept for the next query.
+        """Return an engine that sees these files as views and nothing else of this machine; it is kept for the next
+        query.
 
-        `older`: some files are of an older schema and lack columns. Of the engines that a process has made the last is
-        kept, too: to begin one that sees 1,000 files costs half a second.
+        `older`: some files are of an older schema and lack columns. The last engine of the process is kept too, because
+        starting one that sees 1,000 files costs half a second.
         """
         if self._engine and self._engine[0] == (inputs, older):
             return self._engine[1]
@@ -321,7 +323,7 @@ class Warehouse:
 
 
 class _LastEngine:
-    """The last engine in which views were made for SQL of users. It can only be read, by any number of cursors."""
+    """The last engine with views for SQL of users. It is read-only, and any number of cursors can use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -331,7 +333,7 @@ class _LastEngine:
     def get(
         self, workspace: WorkspaceFolder, inputs: tuple[QueryInput, ...], older: bool
     ) -> "duckdb.DuckDBPyConnection":
-        """A cursor, which its user closes."""
+        """Return a cursor, which the caller closes."""
         key = os.getpid(), workspace.root, inputs, older
         with self._lock:
             if self._engine is None or self._key != key:
@@ -347,7 +349,7 @@ _last_engine = _LastEngine()
 def _files(
     workspace: WorkspaceFolder, inputs: Sequence[QueryInput], older: bool, *, absolute: bool = False
 ) -> ReadableFiles:
-    """Views over these files. With relative names SQL can't see where the workspace is."""
+    """Return views over these files. With relative names, SQL can't see where the workspace is."""
     root = os.path.realpath(workspace.warehouse)
     paths = dict[str, list[str]]()
     for file in inputs:
@@ -359,7 +361,7 @@ def _files(
 
 
 def _views_without_files(sql: str, present: Container[str]) -> dict[str, str]:
-    """The views that the query names and that no file is behind; each costs milliseconds, so there are no others."""
+    """Return the views in the query that have no files. Each costs milliseconds, so no others are made."""
     views = {table: TABLES[table].empty_sql() for table in tables_in(sql) if table not in present}
     if POINTS_VIEW.name in _names_in(sql) and POINTS_VIEW.name not in present:
         views[POINTS_VIEW.name] = duckdb_view()
@@ -375,16 +377,18 @@ def _spec(name: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence[Q
 
 
 def _evidence_stands(workspace: WorkspaceFolder) -> list[tuple[str, int]]:
-    """What changes when evidence is brought or taken away: the folders of `results/`, and when each last changed."""
+    """Return a state that changes when evidence is added or removed: the folders of `results/` and when each last
+    changed."""
     stands = list[tuple[str, int]]()
     for folder in workspace.results.glob("*"):
-        with contextlib.suppress(OSError):  # gone meanwhile
+        with contextlib.suppress(OSError):  # removed in the meantime
             stands.append((folder.name, folder.stat().st_mtime_ns))
     return sorted(stands)
 
 
 def _source_files(workspace: WorkspaceFolder, tables: Iterable[str]) -> list[QueryInput]:
-    """JSON files behind tables that are not made of evidence, as they are now; `file` is relative to the warehouse."""
+    """Return the current JSON files behind tables that are not made from evidence; `file` is relative to the
+    warehouse."""
     return [
         QueryInput(table=table, run_id="", file=os.path.relpath(path, workspace.warehouse), sha256=file_digest(path))
         for table in tables
@@ -400,13 +404,13 @@ def _input(table: str, run_id: str, file: str, sha256: str) -> QueryInput:
 
 
 def tables_in(sql: str) -> list[str]:
-    """The tables that an answer is made of."""
+    """Return the tables from which an answer is computed."""
     names = _names_in(sql)
     return sorted({*names - VIEWS.keys(), *(SOURCES if POINTS_VIEW.name in names else ())})
 
 
 def _names_in(sql: str) -> set[str]:
-    """The tables and views that are named; all, where none is and it may ask what there is: each costs milliseconds."""
+    """Return the tables and views in the SQL; all if it names none but may list them. Each costs milliseconds."""
     named = {match.lower() for match in _ANY_TABLE.findall(sql)}
     return named or ({*TABLES, *VIEWS} if _FROM_SOMEWHERE.search(sql) else set())
 
@@ -416,7 +420,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _with_plain(row: Sequence[Any], places: Iterable[int]) -> tuple[Any, ...]:
-    """The row with plain values at these places."""
+    """Return the row with plain values at these places."""
     values = list(row)
     for at in places:
         values[at] = as_plain(values[at])

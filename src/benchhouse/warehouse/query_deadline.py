@@ -1,6 +1,6 @@
-"""How long an answer is wanted: where nobody waits for it any more, its questions to the tables end.
+"""The deadline of an answer: when its caller no longer waits for it, its queries of the tables end.
 
-Kept in the context of who asks, which threads that answer have too, so that no answer has to hand it on.
+The deadline is in the context of the caller, which the threads of the answer share, so it is not passed as an argument.
 """
 
 import threading
@@ -16,13 +16,13 @@ _ours: ContextVar["Deadline | None"] = ContextVar("patience", default=None)
 
 
 class Interruptible(Protocol):
-    """An engine, or a process that answers queries: what it does can be ended from another thread."""
+    """An engine or a process that answers queries and can be interrupted from another thread."""
 
     def interrupt(self) -> None: ...
 
 
 class Deadline:
-    """That of one caller, from now on, in this context; `end` is called from anywhere."""
+    """The deadline of one caller in this context from now on; `end` may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock, self._over = threading.Lock(), False
@@ -42,7 +42,7 @@ class Deadline:
 
     @contextmanager
     def using(self, engine: Interruptible) -> Iterator[None]:
-        """Ask the engine something. Raises BenchError where it is over already."""
+        """Use the engine within the deadline. Raise BenchError if it has already ended."""
         with self._lock:
             self.refuse_if_over()
             self._engines.append(engine)
@@ -54,20 +54,20 @@ class Deadline:
 
 
 def refuse_unwanted() -> None:
-    """Raises BenchError where nobody waits any more for what is to be answered in this context."""
+    """Raise BenchError if the caller in this context no longer waits for the answer."""
     if patience := _ours.get():
         patience.refuse_if_over()
 
 
 def forget_patience() -> None:
-    """What is done from here on in this context is done to its end, whether or not somebody waits."""
+    """Complete all further work in this context, whether or not a caller waits for it."""
     _ours.set(None)
     check_cancellation_by(None)
 
 
 @contextmanager
 def while_wanted(engine: Interruptible) -> Iterator[None]:
-    """Ask the engine something; it is interrupted when the answer is not wanted any more."""
+    """Use the engine; it is interrupted when the answer is no longer wanted."""
     patience = _ours.get()
     if patience is None:
         yield

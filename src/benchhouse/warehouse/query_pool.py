@@ -1,7 +1,7 @@
 """Processes that answer other people's queries within limits. A query that exceeds one is ended by killing its process.
 
 DuckDB can't be interrupted while it plans a query, and its memory limit does not include texts and lists. The limits of
-the operating system hold for both.
+the operating system cover both.
 """
 
 import atexit
@@ -36,13 +36,13 @@ class ReadableFiles:
     root: str
     views: Mapping[str, str]
     allowed: str
-    """A setting of DuckDB: the only paths that SQL can name."""
+    """A setting of DuckDB with the only paths that SQL can name."""
     settings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class LimitedRows:
-    """Rows as JSON objects, a text each."""
+    """Rows, each as the text of a JSON object."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -51,7 +51,7 @@ class LimitedRows:
 
 
 class QueryPool:
-    """The processes of this program. They start when they are needed, and end when they have been idle for a minute."""
+    """The query processes of this program. They start on demand, and end after a minute without a query."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -64,8 +64,8 @@ class QueryPool:
     def answer(
         self, spill: Path, files: ReadableFiles, views: Mapping[str, str], sql: str, limits: QueryLimits
     ) -> LimitedRows:
-        """Return the rows. `views` are those without files. Raises BenchError if DuckDB refuses the query or a
-        limit is exceeded, and BusyError if too many other queries did not end in time."""
+        """Return the rows. `views` are those without files. Raise BenchError if DuckDB refuses the query or a limit is
+        exceeded, and BusyError if too many other queries did not end in time."""
         with self._turn(limits):
             for _ in range(3):  # an idle process may end just when it gets the next query
                 process = self._take(spill, limits)
@@ -80,7 +80,7 @@ class QueryPool:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process made it, and not one that this process was forked from."""
+        """Whether this process made the pool, and not a parent before a fork."""
         return self._pid == os.getpid()
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class QueryPool:
             return self._start(spill, limits)
 
     def _put_back(self, process: "_QueryProcess", limits: QueryLimits) -> None:
-        """Keep it for the next query; in place of one that was killed start another, which gets ready meanwhile."""
+        """Keep the process for the next query; if it was killed, start another now, so that it is ready then."""
         with self._changed:
             if not process.is_alive:
                 self._all.discard(process)
@@ -143,11 +143,11 @@ class _IdleEndedError(Exception):
 
 
 class _QueryProcess:
-    """One process, and its end of the pipes."""
+    """One process and its pipes."""
 
     def __init__(self, spill: Path, limits: QueryLimits) -> None:
         self.spill, self._memory, self._spill_bytes = spill, limits.memory, limits.spill
-        with contextlib.suppress(OSError):  # a workspace that is only read: then nothing can be spilled
+        with contextlib.suppress(OSError):  # a read-only workspace: then nothing can be spilled
             spill.mkdir(parents=True, exist_ok=True)
             sweep_temporaries(spill)
         self._files: ReadableFiles | None = None
@@ -157,10 +157,10 @@ class _QueryProcess:
             [*python_command(), "-m", "benchhouse.warehouse.query_process", str(self._memory), str(self._spill_bytes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},  # SQL sees no more of ours
+            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},  # SQL can read only these
             start_new_session=True,
         )
-        self._output = select.poll()  # `select` can't watch the files of a server with many connections
+        self._output = select.poll()  # `select` fails for high file numbers, which a server with many connections has
         if self._process.stdout:
             self._output.register(self._process.stdout, select.POLLIN | select.POLLHUP)
         self._temporary = spill / temporary_name(f"query-{self._process.pid}")
@@ -170,19 +170,19 @@ class _QueryProcess:
         return self._process.poll() is None
 
     def fits(self, spill: Path, limits: QueryLimits) -> bool:
-        """Whether it is of this workspace and was started with these limits."""
+        """Return whether the process is of this workspace and was started with these limits."""
         return (self.spill, self._memory, self._spill_bytes) == (spill, limits.memory, limits.spill)
 
     def interrupt(self) -> None:
-        """End the query, because its answer is not wanted any more."""
+        """End the query, because its answer is no longer wanted."""
         self._process.kill()
 
     def end(self) -> None:
-        """Kill it, and remove its temporary files."""
+        """Kill the process and remove its temporary files."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):  # what it did not read any more
+            with contextlib.suppress(OSError):  # input that it no longer read
                 if pipe:
                     pipe.close()
         shutil.rmtree(self._temporary, ignore_errors=True)
@@ -244,7 +244,8 @@ class _QueryProcess:
                 raise _RefusedError(message["error"], message["hint"])
 
     def _read_line(self, until: float, late: str, most: int = _CHUNK) -> bytes:
-        """Return the next line without its end. Raises BenchError when it is late, or longer than `most`."""
+        """Return the next line without its end. Raise BenchError if it is late; return what has come if it is longer
+        than `most`."""
         assert self._process.stdout
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
@@ -276,7 +277,7 @@ class _QueryProcess:
 
 
 class _RefusedError(BenchError):
-    """DuckDB refused the query; the process is good for the next one."""
+    """DuckDB refused the query; the process can answer the next one."""
 
 
 def _mebibytes(size: int) -> str:
@@ -288,7 +289,7 @@ _making = threading.Lock()
 
 
 def query_pool() -> QueryPool:
-    """Return the pool of this process; a fork has one of its own."""
+    """Return the pool of this process; a forked process gets its own."""
     global _pool
     with _making:
         if _pool is None or not _pool.is_ours:

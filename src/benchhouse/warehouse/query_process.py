@@ -1,7 +1,8 @@
 """The process that answers other people's queries, one after the other: `python -m benchhouse.warehouse.query_process`.
 
-The server gives it one JSON object per line on stdin: the files, the SQL and the limits. It writes lines to stdout:
-`columns`, one `row` each, and `end` or `error`. It is killed at its time limit, so it holds nothing that must survive.
+The server sends one JSON object per line to stdin: the files, the SQL, and the limits. The process writes lines to
+stdout: `columns`, one `row` each, and `end` or `error`. It is killed at its time limit, so it holds nothing that must
+survive.
 """
 
 import json
@@ -19,8 +20,8 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.locked_engine import json_row, one_select, open_engine, temporary_files
 
 _IDLE_S = 60.0
-_NICE = 10  # pages and running benchmarks come first
-_LATE_S = 0.5  # after its time limit the system ends a process whose server was killed and can't do it
+_NICE = 10  # pages and running benchmarks have priority
+_LATE_S = 0.5  # after this time past the limit, the system ends a process whose server was killed
 _BATCH = 256
 _THREADS = 2
 _HINT = "Tables and columns: bench warehouse schema"
@@ -42,7 +43,7 @@ def main(memory_bytes: int, spill_bytes: int) -> None:
         if not line:
             return
         request = json.loads(line)
-        signal.setitimer(signal.ITIMER_REAL, request["seconds"] + _LATE_S)  # the signal's default action ends us
+        signal.setitimer(signal.ITIMER_REAL, request["seconds"] + _LATE_S)  # its default action ends this process
         try:
             if request["engine"]:
                 if engine:
@@ -56,13 +57,14 @@ def main(memory_bytes: int, spill_bytes: int) -> None:
             spilled = "max_temp_directory_size" in str(error) or "offload" in str(error)
             _write({"exceeded": "spill" if spilled else "memory"})
         except duckdb.Error as error:
-            words = str(error).partition("\nTraceback")[0].strip()  # of Python's, if a library of DuckDB's is missing
+            words = str(error).partition("\nTraceback")[0].strip()  # there if a library of DuckDB is missing
             _write({"error": f"the warehouse can't answer: {words}", "hint": _HINT})
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """Limit what may be mapped from here on. Address space has twice the room, as unused parts of it cost nothing."""
+    """Limit the memory that may be mapped from here on. Address space gets twice the size, because unused parts of it
+    cost nothing."""
     data, space = _mapped_bytes("VmData") + memory_bytes, _mapped_bytes("VmSize") + 2 * memory_bytes
     resource.setrlimit(resource.RLIMIT_DATA, (data, data))
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
@@ -72,7 +74,7 @@ def _limit_memory(memory_bytes: int) -> None:
 def _engine(about: dict[str, Any], memory_bytes: int, spill_bytes: int) -> duckdb.DuckDBPyConnection:
     """Return an engine over files that are named relative to the folder of the tables, so that SQL sees no other path.
 
-    Half of the memory is for DuckDB's buffers: texts, lists and plans are outside of them.
+    Half of the memory is for DuckDB's buffers: texts, lists, and plans are outside of them.
     """
     os.chdir(about["root"])
     settings = (
@@ -104,7 +106,7 @@ def _answer(engine: duckdb.DuckDBPyConnection, request: dict[str, Any]) -> None:
 
 
 def _write(message: dict[str, Any]) -> None:
-    """Write a line that begins with a space, which a row does not."""
+    """Write a line that begins with a space, which a row never does."""
     sys.stdout.buffer.write(f" {json.dumps(message)}\n".encode())
     sys.stdout.buffer.flush()
 

@@ -1,4 +1,4 @@
-"""Which SQL of users gives the same answer to the same files every time: it calls nothing with a clock or dice."""
+"""Detection of user SQL whose answer for the same files never changes: it calls no clock and no random function."""
 
 import re
 
@@ -17,6 +17,6 @@ _OTHER = re.compile(r"\b(?:current_\w+|localtime\w*|\w*sample|user|session_user|
 
 
 def is_repeatable(sql: str) -> bool:
-    """In doubt it is not: comments may hide what is called."""
+    """Return whether the SQL is repeatable; False if in doubt, because comments may hide a call."""
     words = sql.lower()
     return all(map(_PLAIN.fullmatch, _CALLED.findall(words))) and not _OTHER.search(words)

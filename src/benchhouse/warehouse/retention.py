@@ -1,4 +1,4 @@
-"""What is old enough to go: samples first, then rows of tables, evidence last, and never what a claim is made of."""
+"""Retention: samples are removed first, then rows of tables, then evidence, and never the evidence of a claim."""
 
 import gzip
 import hashlib
@@ -20,7 +20,7 @@ _DAY_S = 86400.0
 
 @dataclass
 class _Run:
-    """A run by its evidence: when its last trial ended, where its folders are, and every name it is known by."""
+    """A run by its evidence: when its last trial ended, its folders, and every name of it."""
 
     run_id: str
     ended: datetime
@@ -28,12 +28,12 @@ class _Run:
     names: set[str] = field(default_factory=set)
 
     def is_named_in(self, claim: bytes) -> bool:
-        """Whether the claim names the run, one of its trials or one of their manifests."""
+        """Return whether the claim names the run, one of its trials, or one of their manifests."""
         return any(name.encode() in claim for name in self.names)
 
 
 def prune(workspace: WorkspaceFolder, policy: Retention, now: datetime, *, dry_run: bool) -> Pruning:
-    """Take away what is older than the policy allows. `pinned` names what a claim holds back."""
+    """Remove what is older than the policy allows. `pinned` names what a claim keeps."""
     runs, claims = _runs(workspace), _claims(workspace)
     held = {}
     for run in runs:
@@ -64,7 +64,7 @@ def prune(workspace: WorkspaceFolder, policy: Retention, now: datetime, *, dry_r
 
 
 def _runs(workspace: WorkspaceFolder) -> list[_Run]:
-    """All runs that have sealed evidence. What can't be read is left alone."""
+    """Return all runs that have sealed evidence. Unreadable evidence is left alone."""
     runs: dict[str, _Run] = {}
     for path in sealed_folders(workspace):
         folder = TrialFolder(path)
@@ -83,7 +83,7 @@ def _runs(workspace: WorkspaceFolder) -> list[_Run]:
 
 
 def _claims(workspace: WorkspaceFolder) -> dict[str, bytes]:
-    """The content of every file of claims/. One that can't be read might pin anything, so nothing is pruned then."""
+    """Return the content of every file of claims/. An unreadable file could pin anything, so nothing is pruned then."""
     claims = {}
     folder = workspace.root / "claims"
     for path in sorted(folder.rglob("*")) if folder.is_dir() else []:

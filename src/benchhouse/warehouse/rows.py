@@ -1,4 +1,4 @@
-"""From sealed trial folders to the rows of every table. Nothing is written here."""
+"""The rows of every table from sealed trial folders. This module writes nothing."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ OF_CONTRACT = (
 
 @dataclass(frozen=True)
 class TrialRows:
-    """What one trial adds to the tables: a row of trial_fact, its numbers, what monitors saw, and where it ran."""
+    """The rows that one trial adds to the tables: trial_fact, its measurements, telemetry, and where it ran."""
 
     trial: Row
     measurements: Sequence[Row]
@@ -57,16 +57,16 @@ class TrialRows:
     dimensions: dict[str, Row]
 
 
-class NotCollectable(Exception):  # noqa: N818 - a reason, told to the user in a list
-    """Why a folder, or a file of the lake, does not enter the tables."""
+class NotCollectable(Exception):  # noqa: N818 - a reason, listed for the user
+    """The reason why a folder, or a file of the lake, does not enter the tables."""
 
 
 class ReadRefused(NotCollectable):
-    """The system would not let it be read: another time it may."""
+    """The system refused to read it; a later attempt may work."""
 
 
 def read_folder(workspace: WorkspaceFolder, folder: TrialFolder) -> TrialRows:
-    """Read one sealed folder. What is read must be what was sealed: the digests of the manifest are checked."""
+    """Read one sealed folder. Its files must be unchanged: they are checked against the digests of the manifest."""
     try:
         sealed = folder.manifest.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -81,7 +81,7 @@ def read_folder(workspace: WorkspaceFolder, folder: TrialFolder) -> TrialRows:
             packages = packages_of(_sealed_bytes(folder.packages, manifest))
             meta = meta.model_copy(update={"packages": packages})
         measurements: list[Measurement] = []
-        if folder.metrics.name in manifest.files:  # a trial that was lost has none
+        if folder.metrics.name in manifest.files:  # a lost trial has none
             metrics = older.read(MetricsFile, _sealed_bytes(folder.metrics, manifest))
             measurements = metrics.benchhouse.measurements
         if not spec.trial_id == meta.trial_id == manifest.trial_id or not spec.run_id == meta.run_id == manifest.run_id:
@@ -109,7 +109,7 @@ def make_rows(
     folder: str,
     telemetry: TelemetrySummary | None = None,
 ) -> TrialRows:
-    """The rows of one trial; `folder` is relative to the workspace."""
+    """Return the rows of one trial; `folder` is relative to the workspace."""
     shared: Row = {name: getattr(spec, name) for name in _OF_EVERY_ROW}
     shared |= {"artifact_manifest_digest": manifest_digest, "outcome": meta.outcome}
     dimensions = dimension_rows(spec, meta)
@@ -136,7 +136,7 @@ def make_rows(
 
 
 def _from_spec(spec: TrialSpec) -> Row:
-    """What trial.json says."""
+    """Return the columns from trial.json."""
     return {
         **{name: getattr(spec, name) for name in _OF_SPEC},
         "experiment": spec.experiment.name,
@@ -161,7 +161,7 @@ def _from_spec(spec: TrialSpec) -> Row:
 
 
 def _from_meta(spec: TrialSpec, meta: Meta) -> Row:
-    """What meta.json says."""
+    """Return the columns from meta.json."""
     queue_s, why = _queue(spec, meta)
     pod_uid, cpu_s, memory = meta.custom.get("pod_uid"), meta.usage.get("cpu_s"), meta.usage.get("peak_memory_bytes")
     return {
@@ -185,7 +185,7 @@ def _from_meta(spec: TrialSpec, meta: Meta) -> Row:
 
 
 def _queue(spec: TrialSpec, meta: Meta) -> tuple[float | None, str]:
-    """Seconds in the queue, or why they are not known. By two clocks, which may disagree."""
+    """Return the seconds in the queue, or None and the reason. They come from two clocks, which may disagree."""
     submitted, started, where = spec.submitted, meta.started, "the submitting machine"
     if submitted is None:  # Kubernetes: how long the trial's pod waited, by the clocks of the cluster
         submitted, where = meta.placed.get("job_created"), "the API server"
@@ -202,7 +202,8 @@ Content = list[Row] | list[tuple[Row, Slices]]
 
 
 def tabulate(trials: Sequence[TrialRows]) -> dict[str, Content]:
-    """The rows of every table for one run, in their order; `trials` is not empty. Tables without rows are left out."""
+    """Return the rows of every table for one run, in their order; `trials` is not empty. Tables without rows are left
+    out."""
     trial_rows = [trial.trial for trial in trials]
     tables: dict[str, list[Row]] = {
         facts.RUN_FACT.name: [_run_row(trial_rows)],
@@ -222,13 +223,13 @@ def tabulate(trials: Sequence[TrialRows]) -> dict[str, Content]:
 
 
 def _dimension(table: str, trials: Sequence[TrialRows]) -> list[Row]:
-    """The rows of one dimension, each with who had it."""
+    """Return the rows of one dimension, each with the identity of its trials."""
     groups = grouped(trials, lambda trial: trial.dimensions[table][OWN_IDS[table]]).values()
     return [members[0].dimensions[table] | _run_keys([trial.trial for trial in members]) for members in groups]
 
 
 def _run_keys(trials: Sequence[Row]) -> Row:
-    """The identity of a row that is about several trials of a run."""
+    """Return the identity of a row about several trials of a run."""
     cases = sorted({row["benchmark_case_id"] for row in trials})
     return {
         "run_id": trials[0]["run_id"],
@@ -241,13 +242,13 @@ def _run_keys(trials: Sequence[Row]) -> Row:
 def _contract(spec: TrialSpec, meta: Meta) -> Row:
     if not spec.contract:
         return {"contract": None, "guarantees": None}
-    from benchhouse.warehouse.contract_rows import trial_columns  # brings the models of contracts
+    from benchhouse.warehouse.contract_rows import trial_columns  # imports the models of contracts
 
     return trial_columns(spec, meta)
 
 
 def _governed(trials: Sequence[Row], gaps: dict[str, str]) -> Row:
-    """What the contract of a run says, and what was seen of it; without one `gaps` says so."""
+    """Return the columns for the contract of a run; without a contract, null columns with a reason in `gaps`."""
     if any(row["contract"] for row in trials):
         from benchhouse.warehouse.contract_rows import run_columns, run_contract
 
@@ -290,7 +291,7 @@ def _run_row(trials: Sequence[Row]) -> Row:
 
 
 def _shared_ids(trials: Sequence[Row], gaps: dict[str, str]) -> Row:
-    """What all trials of a run have in common; where they differ it is null, and `gaps` is told."""
+    """Return the ids that all trials of a run share; null with a reason in `gaps` if they differ."""
     row = Row()
     for name in ("scheduler_path", "scheduler_run_id", *OWN_IDS.values()):
         values = sorted({trial[name] for trial in trials} - {None})

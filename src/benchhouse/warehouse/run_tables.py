@@ -1,6 +1,6 @@
-"""Tables made of evidence: runs, trials, every number, slices of telemetry; and the dimensions that runs share.
+"""Tables made from evidence: runs, trials, every number, slices of telemetry, and the dimensions that runs share.
 
-The id of a dimension's row is the digest of what it says.
+The id of a dimension's row is the digest of its content.
 """
 
 from benchhouse.warehouse.table import Column, Table

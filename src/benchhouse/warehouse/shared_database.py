@@ -1,7 +1,7 @@
-"""One DuckDB for all questions of this program to a workspace: to start one costs three times what a question does.
+"""One DuckDB for all queries of this program to a workspace, because starting one costs three times as much as a query.
 
-It sees the folders of the tables and nothing else of this machine, and each open warehouse has views of its own in it.
-SQL that a user wrote never gets here: it is answered by an engine that sees the listed files alone.
+It sees the folders of the tables and nothing else of this machine, and each open warehouse has its own views in it. SQL
+of users never runs here: it runs in an engine that sees only the listed files.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _starting = threading.Lock()
 
 
 class SharedViews:
-    """The tables as one open warehouse sees them, in the engine that all of them share. Close it."""
+    """The tables of one open warehouse in the shared engine. Close it."""
 
     def __init__(self, workspace: WorkspaceFolder) -> None:
         self._root = os.path.realpath(workspace.warehouse)
@@ -37,7 +37,8 @@ class SharedViews:
         self._shown: dict[str, tuple[list[str], bool]] = {}
 
     def show(self, tables: Iterable[str], inputs: Sequence[QueryInput], older: bool) -> "duckdb.DuckDBPyConnection":
-        """The engine, in which each of these tables is now made of these files; those without one have no rows."""
+        """Return the engine after replacing the views of these tables by these files; tables without files have no
+        rows."""
         files: dict[str, list[str]] = {table: [] for table in tables}
         for file in inputs:
             files.setdefault(file.table, []).append(f"{self._root}/{file.file}")
@@ -53,13 +54,13 @@ class SharedViews:
 
 
 def is_in_lake(file: QueryInput) -> bool:
-    """Whether the file stands where the lake has those of its table."""
+    """Return whether the file is in the lake's folder of its table."""
     return file.table in EVIDENCE_TABLES and os.path.dirname(file.file) == file.table  # noqa: PTH120 - called often
 
 
 def own_temporary_files(workspace: WorkspaceFolder) -> tuple[str, ...]:
-    """Return the settings of an engine of this process. What killed processes left is removed first."""
-    with contextlib.suppress(OSError):  # a workspace that is only read: then nothing can be spilled
+    """Return the settings of an engine of this process, after removing the temporary files of killed processes."""
+    with contextlib.suppress(OSError):  # a read-only workspace: then nothing can be spilled
         (workspace.warehouse / UNFINISHED).mkdir(parents=True, exist_ok=True)
         sweep_temporaries(workspace.warehouse / UNFINISHED)
     folder = workspace.warehouse / UNFINISHED / temporary_name(f"engine-{next(_serial)}")
@@ -67,9 +68,10 @@ def own_temporary_files(workspace: WorkspaceFolder) -> tuple[str, ...]:
 
 
 def _engine(root: str, workspace: WorkspaceFolder) -> "duckdb.DuckDBPyConnection":
-    """The last one is kept, for the next warehouse that is opened is most often of the same workspace.
+    """Return the engine. The last one is kept, because the next warehouse is usually of the same workspace.
 
-    One that a parent process started is of no use after a fork. Where another is begun, open cursors keep the old one.
+    An engine of the parent process cannot be used after a fork. If another one replaces it, open cursors keep the old
+    one.
     """
     global _last
     key = os.getpid(), root

@@ -1,4 +1,4 @@
-"""Telemetry of trials as columns: a run has thousands of rows, and as one dict each they would cost most of all."""
+"""Telemetry of trials as columns. A run has thousands of rows, and as one dict each they would dominate the cost."""
 
 import re
 from array import array
@@ -22,20 +22,20 @@ _GROUPS = {
     "series": ("series", "family", "kind", "unit"),
     "phase": ("phase", "begin_s", "end_s", "window_start", "window_end", "interval_s"),
 }
-"""Columns that go together: a trial has few different ones of each group, and each is converted once."""
+"""Groups of columns: a trial has few distinct rows of each group, and each row is converted once."""
 _OF_THE_TRIAL = {
     "trial_id": "trial_id", "run_id": "run_id", "benchmark_case_id": "benchmark_case_id",
     "workload_spec_digest": "workload_spec_digest", "artifact_manifest_digest": "artifact_manifest_digest",
     "instance_digest": "instance_digest", "repetition": "repetition", "warmup": "warmup",
     "outcome": "outcome",
 }  # fmt: skip
-"""Columns that are the same in all slices of a trial, and those of trial_fact that they come from."""
+"""Columns that are equal in all slices of a trial, and their columns in trial_fact."""
 _GPU, _RANK = re.compile(r"gpu(\d+)"), re.compile(r"rank:?(\d+)")
 
 
 @dataclass(frozen=True)
 class ColumnGroup:
-    """Columns that go together: the different rows of these, as they first come, and which of them each slice has."""
+    """A group of columns: its distinct rows in the order of first use, and the row of each slice."""
 
     entries: list[tuple[Any, ...]]
     places: "array[int]"
@@ -43,7 +43,7 @@ class ColumnGroup:
 
 @dataclass(frozen=True)
 class Slices:
-    """The slices of one trial, sorted by scope, series and phase."""
+    """The slices of one trial, sorted by scope, series, and phase."""
 
     groups: Mapping[str, ColumnGroup]
     stats: Mapping[str, list[Any]]
@@ -56,9 +56,9 @@ NO_SLICES = Slices({name: ColumnGroup([], array("i")) for name in _GROUPS}, {nam
 
 
 def slice_up(telemetry: TelemetrySummary, host: str, topology: Topology | None) -> Slices:
-    """One slice a scope, series and phase; a phase in several parts is one, from the first to the last.
+    """Return one slice per scope, series, and phase; a phase in several parts is one, from the first to the last.
 
-    `host` ran the experiment, and `topology` is its own.
+    `host` ran the experiment, and `topology` is that of `host`.
     """
     ends: dict[str, tuple[float, float]] = {}
     for phase in telemetry.phases:
@@ -83,7 +83,7 @@ def slice_up(telemetry: TelemetrySummary, host: str, topology: Topology | None) 
 
 
 def make_slices(groups: Mapping[str, Sequence[tuple[Any, ...]]], stats: Mapping[str, list[Any]]) -> Slices:
-    """From the rows of each group, slice by slice."""
+    """Return slices from the rows of each group, one row per slice."""
     made = {}
     for name, rows in groups.items():
         known = {entry: at for at, entry in enumerate(dict.fromkeys(rows))}
@@ -92,7 +92,7 @@ def make_slices(groups: Mapping[str, Sequence[tuple[Any, ...]]], stats: Mapping[
 
 
 def slices_of(table: "pa.Table") -> dict[tuple[str, str], Slices]:
-    """What `join` wrote, by trial and manifest. The rows of a trial stand together."""
+    """Return the slices that `join` wrote, by trial and manifest. The rows of a trial are consecutive."""
     columns = table.to_pydict()
     trials, manifests = columns["trial_id"], columns["artifact_manifest_digest"]
     groups = {group: list(zip(*(columns[name] for name in names), strict=True)) for group, names in _GROUPS.items()}
@@ -108,7 +108,7 @@ def slices_of(table: "pa.Table") -> dict[tuple[str, str], Slices]:
 
 
 def join(parts: Sequence[tuple[Row, Slices]]) -> "pa.Table":
-    """The table of these trials, (row of trial_fact, its slices) each, sorted by trial."""
+    """Return the table of trials sorted by trial, each given as (row of trial_fact, its slices)."""
     import pyarrow as pa
 
     from benchhouse.warehouse.columns import chained, pick, spread
@@ -130,14 +130,14 @@ def join(parts: Sequence[tuple[Row, Slices]]) -> "pa.Table":
 
 
 def _merged(groups: Sequence[ColumnGroup]) -> tuple[list[tuple[Any, ...]], "array[int]"]:
-    """The different entries of all of them, and which of them each slice has."""
+    """Return the distinct entries of all groups, and the entry of each slice."""
     known: dict[tuple[Any, ...], int] = {}
     places = array("i")
     last, at = list[tuple[Any, ...]](), list[int]()
     for group in groups:
-        if group.entries != last:  # trials of a run have mostly the same
+        if group.entries != last:  # trials of a run mostly have the same
             last, at = group.entries, [known.setdefault(entry, len(known)) for entry in group.entries]
-        if at == list(range(len(at))):  # as in the first of them, which is usual
+        if at == list(range(len(at))):  # as in the first group, the usual case
             places.extend(group.places)
         elif len(at) == 1:
             places.extend(array("i", at) * len(group.places))

@@ -1,9 +1,10 @@
-"""What each run says of each case, kept by the digests of the run's files: a history does not read every run again.
+"""The summary of each case per run, stored by the digests of the run's files, so that a history does not read every
+run.
 
-A cache of its own file, `summaries.sqlite`, beside the catalog. Files of tables never change, a run's rows depend on
-the run's files alone, and every question first compares the digests with the catalog's: a run that is new or was
-changed is summarised then, one that is gone is left out. Lost or damaged, it is begun anew; where nothing can be
-written it is made in memory.
+It is a cache in its own file, `summaries.sqlite`, next to the catalog. Files of tables never change, a run's rows
+depend only on its files, and every use first compares the digests with the catalog's: new and changed runs are
+summarized then, removed ones are left out. A lost or damaged cache is rebuilt; if no file can be written, it is in
+memory.
 """
 
 # ruff: noqa: S608 - the names in these texts are our own
@@ -28,7 +29,7 @@ from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, TRIAL_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION
 
 FILE_NAME = "summaries.sqlite"
-_VERSION = 100 * SCHEMA_VERSION + 1  # of what is kept, and of the tables that it is made of
+_VERSION = 100 * SCHEMA_VERSION + 1  # of the cached data and of the tables that it is made from
 _TABLES = (MEASUREMENT_FACT.name, TRIAL_FACT.name)
 _AT_ONCE = 50  # runs that are read together: bounds the memory
 _THESE = "list_contains(CAST($runs AS VARCHAR[]), t.run_id)"
@@ -74,7 +75,7 @@ ORDER BY ALL
 
 
 class Summaries:
-    """All runs that the tables have now, by case: `with Summaries.of(warehouse) as summaries`."""
+    """All current runs of the tables, by case: `with Summaries.of(warehouse) as summaries`."""
 
     def __init__(self, warehouse: Warehouse, db: sqlite3.Connection) -> None:
         self.warehouse, self._db = warehouse, db
@@ -82,23 +83,23 @@ class Summaries:
     @classmethod
     @contextmanager
     def of(cls, warehouse: Warehouse) -> Iterator["Summaries"]:
-        """Brought up to the tables as they are, and so read."""
+        """Update the summaries to the current tables, and read them in one transaction."""
         db = _opened(str(warehouse.workspace.warehouse))
         try:
             summaries = cls(warehouse, db)
             summaries._catch_up()
-            db.execute("BEGIN")  # what another process brings in meanwhile is not half seen
+            db.execute("BEGIN")  # updates of other processes are not half visible
             yield summaries
         finally:
             db.close()
 
     @cached_property
     def state(self) -> str:
-        """Digest of all that they are made of: where it is the same, so is every answer."""
+        """The digest of all input files: while it is the same, so is every answer."""
         return hashlib.sha256(repr(sorted(self._kept().items())).encode()).hexdigest()
 
     def cases(self) -> Sequence[Mapping[str, Any]]:
-        """Cases in which a trial has succeeded, with how many runs, by scenario and point."""
+        """Return the cases with a succeeded trial and their number of runs, by scenario and point."""
         key = str(self.warehouse.workspace.root), "cases", "", (self.state,)
         known = _cases.find(key)
         if known is None:
@@ -122,8 +123,8 @@ class Summaries:
         ]
 
     def recorded(self, case_id: str, target: str | None) -> list[dict[str, Any]]:
-        """What was measured of a case: a row for each metric, statistic, unit and direction, those of its first run
-        first; `refused`: INVALID in every trial of every run."""
+        """Return the metrics of a case: a row per metric, statistic, unit, and direction, those of its first run first.
+        `refused` means INVALID in every trial of every run."""
         rows = self._db.execute(
             f"""
             WITH picked AS {_CASED}, first AS (
@@ -143,7 +144,8 @@ class Summaries:
         return _dicts(rows, "metric", "stat", "unit", "direction", "refused")
 
     def values(self, case_id: str, target: str | None, metric: str, stat: str) -> list[dict[str, Any]]:
-        """One number of a case in every run, the oldest first, and its instances; `n` of 0: INVALID in every trial."""
+        """Return one value of a case per run, oldest first, with its instances; `n` of 0 means INVALID in every
+        trial."""
         rows = self._db.execute(
             "SELECT run_id, started, metrics.unit, metrics.direction, n, mean, stdev, least, instances FROM numbers "
             "JOIN metrics ON metrics.id = numbers.measured JOIN runs ON runs.id = numbers.run "
@@ -155,7 +157,7 @@ class Summaries:
         return [row | {"started": _moment(row["started"]), "instances": json.loads(row["instances"])} for row in named]
 
     def without_number(self, case_id: str, target: str | None) -> list[tuple[str, list[str]]]:
-        """Runs that tried a case and in which no trial succeeded, with the outcomes."""
+        """Return runs that tried a case and in which no trial succeeded, with the outcomes."""
         rows = self._db.execute(
             "SELECT run_id, outcomes FROM tried JOIN runs ON runs.id = tried.run "
             f"WHERE cased IN {_CASED} AND succeeded = 0 ORDER BY began, run_id",
@@ -164,13 +166,13 @@ class Summaries:
         return [(run_id, json.loads(outcomes)) for run_id, outcomes in rows]
 
     def last_run(self, case_id: str, target: str | None) -> str:
-        """The last run that tried a case, whether or not a trial succeeded."""
+        """Return the last run that tried a case, whether or not a trial succeeded; empty if there is none."""
         sql = f"SELECT run_id FROM tried JOIN runs ON runs.id = tried.run WHERE cased IN {_CASED}"
         row = self._db.execute(f"{sql} ORDER BY began DESC, run_id DESC LIMIT 1", [case_id, target]).fetchone()
         return str(row[0]) if row else ""
 
     def newest_trial(self, case_id: str, target: str | None) -> tuple[str, str] | None:
-        """Scenario and id of the last trial of a case that succeeded."""
+        """Return the scenario and id of the last succeeded trial of a case; None if there is none."""
         row: tuple[str, str] | None = self._db.execute(
             f"SELECT scenario, newest_trial FROM tried WHERE cased IN {_CASED} AND succeeded > 0 "
             "ORDER BY newest_started DESC LIMIT 1",
@@ -194,7 +196,7 @@ class Summaries:
                 self._read(missing[:_AT_ONCE])
 
     def _missing(self) -> tuple[list[str], list[str]]:
-        """Runs that are to be read, and those whose rows are to go."""
+        """Return the runs to read, and those whose rows are to be removed."""
         present, kept = self.warehouse.catalog.digests(_TABLES), self._kept()
         return [run for run, digest in present.items() if kept.get(run) != digest], sorted(kept.keys() - present.keys())
 
@@ -202,7 +204,7 @@ class Summaries:
         return dict(self._db.execute("SELECT run_id, digest FROM runs").fetchall())
 
     def _read(self, run_ids: Sequence[str]) -> None:
-        """Summarise these runs, under the digests of the very files that were read."""
+        """Summarize these runs, under the digests of the files that were actually read."""
         parameters = {"runs": list(run_ids)}
         numbers = self.warehouse.query(NUMBERS, parameters, runs=run_ids, name="summaries of numbers")
         tried = self.warehouse.query(TRIED, parameters, runs=run_ids, name="summaries of trials")
@@ -291,7 +293,7 @@ _SCHEMA = (
 
 
 def _opened(folder: str) -> sqlite3.Connection:
-    """The file, begun anew where it is none of ours; in memory where it can't be written."""
+    """Open the cache file, replaced if it is damaged or of another version; in memory if it cannot be written."""
     path = f"{folder}/{FILE_NAME}"
     if os.access(folder, os.W_OK):
         for _ in range(2):
@@ -316,7 +318,7 @@ def _prepared(path: str) -> sqlite3.Connection:
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version = {_VERSION}")
             db.execute("COMMIT")
-        db.execute("PRAGMA synchronous = OFF")  # what a crash of the machine spoils is made again
+        db.execute("PRAGMA synchronous = OFF")  # what a crash of the machine damages is rebuilt
         db.execute("SELECT count(*) FROM runs").fetchone()
     except BaseException:
         db.close()
@@ -325,7 +327,7 @@ def _prepared(path: str) -> sqlite3.Connection:
 
 
 def _digests(result: Result) -> dict[str, dict[str, str]]:
-    """Of the files that were read, by run and table."""
+    """Return the digests of the files that were read, by run and table."""
     digests: dict[str, dict[str, str]] = {}
     for item in result.spec.inputs:
         digests.setdefault(item.run_id, {})[item.table] = item.sha256
@@ -337,5 +339,5 @@ def _dicts(rows: Any, *names: str) -> list[dict[str, Any]]:
 
 
 def _moment(microseconds: int) -> str:
-    """As the tables write times."""
+    """Return a time as the tables write it."""
     return str(as_plain(datetime.fromtimestamp(microseconds / 1e6, UTC)))

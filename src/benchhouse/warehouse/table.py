@@ -1,7 +1,7 @@
-"""What a curated table is: columns with a type and a line of meaning, a grain, and where its rows come from.
+"""The definition of a curated table: columns with a type and a description, a grain, and the source of its rows.
 
-A table of evidence is made from sealed trials, one Parquet file a run. A table with a `source` is read from JSON files
-of the workspace as they are: what people accepted, what was published, what an alarm said.
+A table of evidence is made from sealed trials, one Parquet file per run. A table with a `source` is read directly from
+JSON files of the workspace: accepted levels, published values, alarms.
 """
 
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ _SQL_TYPES: dict[Kind, str] = {
 class Column:
     """One column; a `time` is UTC with milliseconds and carries no zone.
 
-    `path` is for tables with a `source`: where in the JSON the value stands, when it is not a key of the column's name
-    (`interval[0]`, `trials[*].run_id`); `<file>` is the name of the file without its ending.
+    `path` is for tables with a `source`: the position of the value in the JSON, if it is not a key with the column's
+    name (`interval[0]`, `trials[*].run_id`); `<file>` is the name of the file without its extension.
     """
 
     name: str
@@ -49,9 +49,9 @@ class Column:
 class Table:
     """One curated table; `order` sorts its rows, so that equal evidence gives equal bytes.
 
-    `key` is for dimensions: every run brings its own copy of a row, and SQL sees one of each key, the first run's.
-    `source` is for tables that are not made of evidence: a pattern of files below the workspace, each with one JSON
-    object or one a line, whose keys are the columns; keys that are missing are null, further ones are not shown.
+    `key` is for dimensions: every run has its own copy of a row, and SQL sees one per key, the first run's. `source` is
+    for tables that are not made from evidence: a pattern of files below the workspace, each with one JSON object or one
+    per line, whose keys are the columns; missing keys are null, additional ones are not shown.
     """
 
     name: str
@@ -63,12 +63,12 @@ class Table:
     source: str = ""
 
     def empty_sql(self) -> str:
-        """A SELECT of no rows that has this table's columns and types."""
+        """Return a SELECT of no rows with this table's columns and types."""
         nulls = ", ".join(f"NULL::{column.sql_type} AS {quoted(column.name)}" for column in self.columns)
         return f"SELECT {nulls} WHERE false"
 
     def sql_over(self, files: str, *, older: bool = False) -> str:
-        """A SELECT of the rows in `files`, a list as SQL writes it; not empty. `older` files may lack columns."""
+        """Return a SELECT of the rows in `files`, a non-empty list in SQL. `older` files may lack columns."""
         if self.source:
             return self._sql_over_json(files)
         some = f"SELECT * FROM read_parquet({files})"  # noqa: S608 - quoted by the caller
@@ -98,7 +98,7 @@ class Table:
             shown.append(f"{value} AS {quoted(column.name)}")
         columns = ", ".join(f"{quoted(key)}: '{kind}'" for key, kind in kinds.items())
         named = f", filename = '{_FILENAME}'" if any(column.path == _FILE for column in self.columns) else ""
-        # A line of a journal may be torn by a kill in mid-write: those after it still count.
+        # A kill may leave a partial line in a journal: the lines after it still count.
         form = "'nd', ignore_errors = true" if self.source.endswith(".jsonl") else "'auto'"
         read = f"read_json({files}, columns = {{{columns}}}, format = {form}{named})"
         whole = f" WHERE {quoted(self.order[0])} IS NOT NULL" if self.source.endswith(".jsonl") else ""
@@ -127,5 +127,5 @@ class Table:
 
 
 def quoted(name: str) -> str:
-    """A column name as SQL wants it when it is a word of the language, such as `window`."""
+    """Quote a column name for SQL, because it may be a keyword such as `window`."""
     return '"' + name.replace('"', '""') + '"'

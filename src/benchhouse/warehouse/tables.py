@@ -1,6 +1,6 @@
-"""The list of tables, version 8. A further one is declared in a file of its own and is one line here.
+"""The list of tables, version 8. A new table is declared in its own file and is one line here.
 
-Tables of evidence, which `rows.py` fills, raise SCHEMA_VERSION when they change; those with a `source` need not.
+Changes of evidence tables, which `rows.py` fills, raise SCHEMA_VERSION; changes of tables with a `source` do not.
 """
 
 from benchhouse.warehouse import outcome_tables as outcomes
@@ -35,6 +35,6 @@ TABLES: dict[str, Table] = {
     )
 }
 EVIDENCE_TABLES = {name: table for name, table in TABLES.items() if not table.source}
-"""Those that have a file in the lake for each run."""
+"""The tables with one file per run in the lake."""
 VIEWS = {POINTS_VIEW.name: POINTS_VIEW}
-"""What is computed from tables whenever it is asked for."""
+"""The views, which are computed from tables at each query."""

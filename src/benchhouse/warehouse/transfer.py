@@ -1,6 +1,6 @@
-"""The warehouse between people: push runs to an engine, pull them, ask it.
+"""Transfer of runs between warehouses: push to an engine, pull from it, and query it.
 
-A run goes whole or not at all; what is there already is left, and nothing is lost.
+A run is transferred whole or not at all; existing runs are left alone, and nothing is lost.
 """
 
 import os
@@ -29,13 +29,13 @@ _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))")
 
 
 def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> TableEngine:
-    """The engine at an address: `postgresql://...`, `clickhouse:FOLDER`, or the folder of another workspace.
+    """Return the engine at an address: `postgresql://...`, `clickhouse:FOLDER`, or the folder of another workspace.
 
     `$NAME` as a whole address, or as its password, is the value of that variable.
     """
     given, scheme = _resolved(address, environ)
     if scheme in _POSTGRES:
-        from benchhouse.warehouse.engine_postgres import PostgresEngine  # brings its driver
+        from benchhouse.warehouse.engine_postgres import PostgresEngine  # imports its driver
 
         return PostgresEngine(given)
     if scheme == "clickhouse":
@@ -58,7 +58,7 @@ def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> TableE
 
 
 def postgres_address(address: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The same for what takes PostgreSQL alone; raises where it is another engine."""
+    """Return the address with its variables replaced. Raise BenchError if it is not an address of PostgreSQL."""
     given, scheme = _resolved(address, environ)
     if scheme not in _POSTGRES:
         raise BenchError(f"{without_secrets(address)} is no address of PostgreSQL", "postgresql://user@host/database")
@@ -66,7 +66,7 @@ def postgres_address(address: str, environ: Mapping[str, str] = os.environ) -> s
 
 
 def _resolved(address: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The address with the values of its variables, and its scheme."""
+    """Return the address with the values of its variables, and its scheme."""
     variable = _VARIABLE.fullmatch(address)
     given = _value(variable, environ) if variable else address
     scheme = match["scheme"].lower() if (match := _SCHEME.match(given)) else ""
@@ -76,7 +76,7 @@ def _resolved(address: str, environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _with_password(address: str, environ: Mapping[str, str], *, literal: bool) -> str:
-    """The address with its password in place of the variable that names it."""
+    """Return the address with its password in place of the variable that names it."""
     bare, userinfo = split_userinfo(address)
     user, _, password = userinfo.partition(":")
     try:
@@ -107,11 +107,11 @@ def _value(match: "re.Match[str]", environ: Mapping[str, str]) -> str:
     return environ[name]
 
 
-_ATTEMPTS = 100  # others may write the same run meanwhile
+_ATTEMPTS = 100  # other processes may write the same run in the meantime
 
 
 class TransferredRun(Model):
-    """What became of one run."""
+    """The result of transferring one run."""
 
     run_id: str
     what: Literal["new", "renewed", "same", "refused"] = Field(
@@ -123,7 +123,7 @@ class TransferredRun(Model):
 
 
 def push(workspace: WorkspaceFolder, to: str, runs: Sequence[str], **options: Any) -> list[TransferredRun]:
-    """Bring runs of this workspace (all, if none are named) to the engine at `to`."""
+    """Push runs of this workspace (all, if none are named) to the engine at `to`."""
     with Warehouse.open(workspace) as warehouse:
         named = [warehouse.require_run(run) for run in runs] or None
     with closing(open_engine(to)) as sink, closing(LakeEngine(workspace)) as source:
@@ -131,13 +131,13 @@ def push(workspace: WorkspaceFolder, to: str, runs: Sequence[str], **options: An
 
 
 def pull(workspace: WorkspaceFolder, origin: str, runs: Sequence[str], **options: Any) -> list[TransferredRun]:
-    """Bring runs of the engine at `origin` (all, if none are named by their ids) into this workspace's tables."""
+    """Pull runs of the engine at `origin` (all, if none are named by their ids) into this workspace's tables."""
     with closing(open_engine(origin)) as source, closing(LakeEngine(workspace)) as sink:
         return transfer(source, sink, list(runs) or None, **options)
 
 
 def query(address: str, sql: str) -> Result:
-    """One SELECT, in the dialect of the engine at that address."""
+    """Answer one SELECT, in the dialect of the engine at that address."""
     with closing(open_engine(address)) as engine:
         return engine.query(sql)
 
@@ -151,9 +151,9 @@ def transfer(
     replace: bool = False,
     say: Callable[[TransferredRun], None] | None = None,
 ) -> list[TransferredRun]:
-    """Bring runs (all, if none are named) from `source` to `sink`; done ones stay where it is interrupted.
+    """Copy runs (all, if none are named) from `source` to `sink`; after an interruption, finished ones stay.
 
-    A run of which the sink has trials that the source lacks is refused, unless `replace`.
+    A run is refused if the sink has trials of it that the source lacks, unless `replace`.
     """
     if source.name == sink.name:
         raise BenchError(f"{source.name} is both source and destination", "Name another engine or folder.")
@@ -182,7 +182,7 @@ def _each(
             yield _move(source, sink, run_id, files, there.get(run_id), dry_run, replace)
         except BenchError as error:
             if dry_run or run_id not in error.message:
-                raise  # else it is about the run, and other runs may still go
+                raise  # otherwise only this run fails, and other runs may still work
             yield TransferredRun(run_id=run_id, what="refused", reason=error.message)
 
 
@@ -209,7 +209,7 @@ def _move(
 
 
 def _loses(run: RunTables, source: TableEngine, sink: TableEngine) -> str:
-    """What the sink would lose if it took this for what it has; empty: nothing."""
+    """Return what the sink would lose by replacing its run with this one; empty if nothing."""
     ours, theirs = _ends(run), _ends(sink.read(run.run_id))
     lost = [trial for trial, ended in theirs.items() if trial not in ours or ours[trial] < ended]
     if not lost:

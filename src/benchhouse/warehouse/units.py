@@ -1,4 +1,4 @@
-"""A metric that was given in ms by one version of an experiment and in s by the next can't be averaged over both."""
+"""Detection of metrics with different units: ms in one version of an experiment and s in the next can't be averaged."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 from benchhouse.schema.errors import BenchError
 
 Units = Mapping[str, Mapping[str, str]]
-"""Metrics with more than one unit: unit to a run that has it."""
+"""The metrics with more than one unit: unit to a run that has it."""
 
 _AGGREGATE = re.compile(
     r"\b(?:avg|mean|sum|fsum|kahan_sum|sumkahan|favg|median|mode|mad|min|max|arg_min|arg_max|quantile\w*|percentile\w*|"
@@ -24,7 +24,7 @@ MIXED = """
 SELECT metric, unit, max(run_id) AS run FROM {0}
 WHERE metric IN (SELECT metric FROM {0} GROUP BY metric HAVING count(DISTINCT unit) > 1) GROUP BY 1, 2 ORDER BY 3
 """.strip()
-"""The metrics with several units in measurement_fact, whatever an engine calls that."""
+"""The query for metrics with several units in measurement_fact, whose name depends on the engine."""
 _UNIT = re.compile(r"\bunit\b", re.IGNORECASE)
 _TEXT = re.compile(r"'((?:[^']|'')*)'")
 _NAMES_METRICS = re.compile(r"\bmetric\b\"?\s*(?:=|in\s*\()", re.IGNORECASE)  # `metric = ''`, `metric IN ('', ...)`
@@ -32,9 +32,9 @@ COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def refuse_mixed_units(sql: str, parameters: Mapping[str, Any], units: Callable[[], Units]) -> None:
-    """Raise if the question puts values of measurement_fact or points together and takes no notice of their unit.
+    """Raise BenchError if the query aggregates values of measurement_fact or points without regard to their unit.
 
-    `units` is asked only where the question could. Whoever names the column `unit` knows what they do.
+    `units` is called only if the query could. A query that names the column `unit` is accepted.
     """
     texts = {text.replace("''", "'") for text in _TEXT.findall(sql)} | {str(value) for value in parameters.values()}
     bare = _TEXT.sub("''", COMMENT.sub(" ", sql))
@@ -47,7 +47,7 @@ def refuse_mixed_units(sql: str, parameters: Mapping[str, Any], units: Callable[
     changed = units()
     named = {metric: changed[metric] for metric in changed if metric in texts}
     if not named and _NAMES_METRICS.search(bare):
-        return  # it asks for others
+        return  # it is about other metrics
     for metric, runs_by_unit in sorted((named or changed).items()):
         listed = ", ".join(f"{unit} (run {run})" for unit, run in runs_by_unit.items())
         raise BenchError(
@@ -57,7 +57,7 @@ def refuse_mixed_units(sql: str, parameters: Mapping[str, Any], units: Callable[
 
 
 def by_metric(rows: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, str]]:
-    """Units of each metric with the last run that has it, from rows of metric, unit and run."""
+    """Return the units of each metric with the last run that has it, from rows of metric, unit, and run."""
     units: dict[str, dict[str, str]] = {}
     for metric, unit, run in rows:
         units.setdefault(metric, {})[unit] = run

@@ -1,7 +1,7 @@
-"""Tables of verdicts: what a gate judged, what raised an alarm, which levels people accepted, what was published;
-and of raw evidence that is neither a number nor a series.
+"""Tables of verdicts: judgments of gates, causes of alarms, accepted levels, and published values; and of raw evidence
+that is neither a number nor a series.
 
-They have a `source`: files that `bench gate`, `history`, `baseline`, `claim make` and trials write, read as they are.
+They have a `source`: files that `bench gate`, `history`, `baseline`, `claim make`, and trials write, read directly.
 """
 
 from benchhouse.warehouse.table import Column, Table

@@ -1,1 +1,1 @@
-"""The pages: each module makes some of them from the answers of the Python API, with the tags of reports."""
+"""The pages. Each module makes some of them from answers of the Python API, with the tags of reports."""

@@ -1,4 +1,4 @@
-"""Forms that write: a button for a verb, bound to the caller's session, done once however often it is pressed."""
+"""Forms that write: one button per verb, bound to the caller's session, executed once however often it is pressed."""
 
 import json
 import secrets
@@ -25,14 +25,14 @@ _KEY, _THEN = "idempotency_key", "then"
 
 
 def may(request: Request, verb: str) -> bool:
-    """Whether the caller may do it: what they may not is not shown."""
+    """Return whether the caller may use the verb; forms of other verbs are not shown."""
     return caller_of(request).may(VERBS[verb].scope)
 
 
 def form(request: Request, verb: str, label: str, given: Mapping[str, str], *fields: Content, then: str = "") -> Markup:
-    """A form that does `verb` with `given` and with what is filled into `fields`; empty where the caller may not.
+    """Return a form that calls `verb` with `given` and the inputs of `fields`; empty if the caller may not.
 
-    Then it shows the page `then`, in which `{run_id}` is that of the answer; by default this page.
+    After that it opens the page `then`, in which `{run_id}` is the run id of the answer; by default this page.
     """
     if not may(request, verb):
         return Markup("")
@@ -47,7 +47,7 @@ def form(request: Request, verb: str, label: str, given: Mapping[str, str], *fie
 
 
 def route(workspace: Workspace, writes: ServerWrites) -> Route:
-    """Where such forms are sent."""
+    """Return the route that receives these forms."""
 
     async def do(request: Request) -> Response:
         verb, caller = VERBS.get(request.path_params["verb"]), caller_of(request)

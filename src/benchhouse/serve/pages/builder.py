@@ -1,6 +1,6 @@
-"""A form made from an experiment's schema: checked as one types, planned, and written as the YAML one could have typed.
+"""A form made from an experiment's schema: checked during typing, planned, and written as YAML.
 
-All of it stands in the address, so a plan can be shared; without JavaScript the button checks it.
+The address contains all inputs, so a plan can be shared; without JavaScript the button checks them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,7 @@ _MOST_POINTS = 20
 
 @dataclass
 class _Filled:
-    """What the form says: the scenario, and what is wrong with a field, by its name."""
+    """The content of the form: the scenario, and the mistakes of fields by name."""
 
     scenario: dict[str, Any]
     faults: dict[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def new(workspace: Workspace, request: Request) -> WebPage:
 
 
 def download(workspace: Workspace) -> Callable[[Request], Response]:
-    """The YAML of the form as a file."""
+    """Return an endpoint that answers the YAML of the form as a file."""
 
     def answer(request: Request) -> Response:
         try:
@@ -101,7 +101,7 @@ def _groups(details: "ExperimentDetails") -> Iterator[tuple[str, str, "list[Inpu
 
 
 def _read(given: Mapping[str, str], details: "ExperimentDetails") -> _Filled:
-    """The scenario of what is filled in; an empty field is left out, so that its default counts."""
+    """Return the scenario of the inputs; an empty field is left out, so that its default applies."""
     scenario: dict[str, Any] = {"scenario": given.get("scenario", "").strip() or "mine"}
     scenario["uses" if details.benchmark else "experiment"] = (
         details.benchmark.name if details.benchmark else details.name
@@ -129,9 +129,9 @@ def _read(given: Mapping[str, str], details: "ExperimentDetails") -> _Filled:
 
 
 def _value(text: str, kind: str) -> Any:
-    """What a scenario would hold there. Text is taken as it is; several numbers or words are an axis: `1, 2, 4`.
+    """Parse an input as a scenario would. Text is taken literally; several numbers or words are an axis: `1, 2, 4`.
 
-    Variables are refused but for secrets, which stay references: a page must not show the server's environment.
+    Variables are refused except for secrets, which stay references: a page must not show the server's environment.
     """
     from benchhouse.documents.yaml_reader import parse_yaml
 
@@ -152,7 +152,7 @@ def _value(text: str, kind: str) -> Any:
 
 
 def _plan(workspace: Workspace, filled: _Filled) -> "tuple[PlanSummary | None, list[str]]":
-    """The plan, else what is wrong: with fields, and with the whole."""
+    """Return the plan, or None and the general mistakes; mistakes of fields are added to `filled`."""
     try:
         (plan,) = workspace.plan(filled.scenario, points=_MOST_POINTS)
         notes = [hide_places(note, workspace) for note in plan.notes]
@@ -175,7 +175,7 @@ def _plan(workspace: Workspace, filled: _Filled) -> "tuple[PlanSummary | None, l
 
 
 def _places(filled: _Filled) -> list[tuple[int, str]]:
-    """The line of the YAML at which each field stands; an empty name where a line belongs to none."""
+    """Return the YAML line of each field, with an empty name for lines that belong to no field."""
     from benchhouse.documents.yaml_reader import parse_yaml
 
     document, places = parse_yaml(filled.text, "the form"), []
@@ -210,7 +210,7 @@ def _place(workspace: Workspace, request: Request, filled: _Filled) -> Markup:
 
 
 def _line(name: str, kind: str, meaning: str, request: Request, filled: _Filled, default: str) -> Markup:
-    """A field, what it means, and what is wrong with it."""
+    """Return a field with its description and its mistake."""
     fault = filled.faults.get(name, "")
     choices = [word.strip() for word in kind.split("|")]
     known = ["true", "false"] if kind == "bool" else choices if len(choices) > 1 else []
@@ -230,7 +230,7 @@ def _line(name: str, kind: str, meaning: str, request: Request, filled: _Filled,
 
 
 def _outcome(request: Request, filled: _Filled, plan: "PlanSummary | None", trouble: list[str]) -> list[Content]:
-    """The plan or what is in its way; and the YAML in any case."""
+    """Return the plan or its obstacles, and the YAML in any case."""
     content: list[Content] = [tag("h2", "Plan")]
     if plan:
         content += _planned(plan, priced="price_per_hour" in filled.scenario)
@@ -282,5 +282,5 @@ def _planned(plan: "PlanSummary", *, priced: bool) -> list[Content]:
 
 
 def _start(request: Request, filled: _Filled) -> Markup:
-    """A button where runs may be started from here."""
+    """Return a button that starts the run; empty if the caller may not."""
     return actions.form(request, "submit", "Start this run", {"scenario": filled.text}, then="/runs/{run_id}")

@@ -1,4 +1,4 @@
-"""What can be benchmarked, by whom it is used, and who is ahead: catalogue and leaderboards."""
+"""What can be benchmarked, who uses it, and which targets lead: catalog and leaderboards."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -78,7 +78,7 @@ def _listed(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 def _packages(workspace: Workspace, wanted: str) -> Content:
     try:
         listed = workspace.packages.list()
-    except BenchError:  # no nexus here
+    except BenchError:  # there is no nexus
         return None
     rows = [
         (item.package, str(item.experiments), str(item.models), str(item.benchmarks), "; ".join(item.broken))
@@ -89,7 +89,7 @@ def _packages(workspace: Workspace, wanted: str) -> Content:
 
 
 def experiment(workspace: Workspace, request: Request) -> WebPage:
-    """Inputs, metrics, data and resources of an experiment, and the benchmarks that use it."""
+    """Show the inputs, metrics, data, and resources of an experiment, and the benchmarks that use it."""
     details = workspace.catalog.show(request.path_params["name"])
     fixed = details.benchmark.workload if details.benchmark else {}
     metrics = [(item.name, item.unit, item.direction or "", item.formula) for item in details.metrics]
@@ -129,7 +129,7 @@ def experiment(workspace: Workspace, request: Request) -> WebPage:
 def _inputs(
     inputs: "Sequence[InputKey]", fixed: dict[str, Any], above: str = "", kind: str = "", depth: int = 0
 ) -> Iterator[tuple[str, ...]]:
-    """A row a key; below it those of the models that it may hold, by their full names."""
+    """Yield a row per key, followed by the keys of the models that it may hold, with their full names."""
     for item in inputs:
         name = f"{above}{item.name}"
         default = (

@@ -1,4 +1,4 @@
-"""Numbers that may be published, the contracts behind runs, and documents that cite claims."""
+"""Values that may be published, the contracts of runs, and documents that cite claims."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,7 +100,7 @@ def _checked(workspace: Workspace, claim: str) -> Markup:
 
 
 def steps(walked: "list[LineageStep]") -> Markup:
-    """From the number to its bytes."""
+    """Return the steps from the value to its bytes."""
     return tag(
         "ol",
         *(
@@ -120,7 +120,7 @@ def _trials(request: Request, claim: "Claim") -> Markup:
 
 
 def documents(workspace: Workspace, request: Request) -> WebPage:
-    """Markdown files of the workspace: numbers that no claim stands behind."""
+    """Show the numbers without a valid claim in the Markdown files of the workspace."""
     inside = workspace.claims.documents()
     if not inside:
         return WebPage("Documents", (empty("There is no Markdown file in this workspace or its docs/."),))
@@ -158,7 +158,7 @@ def one_contract(workspace: Workspace, request: Request) -> WebPage:
 
 
 def run_contract(workspace: Workspace, request: Request) -> WebPage:
-    """The contract that governs a run, what was seen of each guarantee, and what is left of its class."""
+    """Show the contract of a run, what was observed of each guarantee, and its resulting class."""
     run = workspace[request.path_params["run"]]
     governs = run.contract()
     content: list[Content] = [tag("p", "Run ", anchor(request, run.id, f"/runs/{run.id}"))]

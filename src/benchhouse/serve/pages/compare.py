@@ -1,4 +1,4 @@
-"""Two sides against each other: any two runs, or points of runs, by an address that can be shared."""
+"""Comparison of two sides, which are runs or points of runs, at an address that can be shared."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def compare(workspace: Workspace, request: Request) -> WebPage:
 
 
 def _options(params: dict[str, str]) -> Any:
-    """The keywords of `Workspace.compare`, of what was filled in."""
+    """Return the keywords of `Workspace.compare` for the inputs of the form."""
     options: dict[str, Any] = {name: params[name] for name in ("at", "along", "of", "outliers") if params[name]}
     if params["metric"]:
         options["metrics"] = params["metric"].replace(",", " ").split()
@@ -131,7 +131,7 @@ def _side(request: Request, selector: str) -> Markup:
 
 
 def _gate(workspace: Workspace, params: dict[str, str]) -> Markup:
-    """What `bench gate` would say of it; looking here is no ruling, so nothing is recorded."""
+    """Show the result that `bench gate` would give. It is not recorded, because viewing is not a decision."""
     mde = _share(params["mde"] or "3%", "the smallest worsening that matters", "3%")
     try:
         gate = workspace.gate(params["a"], params["b"], record=False, mde=mde)

@@ -1,4 +1,4 @@
-"""Sealed trials of a run: their files, what is in them, and whether they are as they were sealed."""
+"""Sealed trials of a run: their files, the content, and whether they are unchanged."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -82,7 +82,7 @@ def one_trial(workspace: Workspace, request: Request) -> WebPage:
 
 
 def one_file(workspace: Workspace, request: Request) -> WebPage | Response:
-    """Text as text; anything can be downloaded, and is never shown by the browser as what it claims to be."""
+    """Show text as text. Every file can be downloaded, and the browser never renders it as its claimed type."""
     run = workspace[request.path_params["run"]]
     found = run.evidence(request.path_params["trial"], fetch=follows(request))
     name = request.path_params["file"]

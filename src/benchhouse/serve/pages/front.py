@@ -1,4 +1,4 @@
-"""The front page: what changed since yesterday, and what needs a person."""
+"""The front page: what changed since yesterday, and what needs attention."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -62,7 +62,7 @@ def _needs(request: Request, found: "Changes", params: "Sequence[ApprovalStandin
 
 
 def _request(request: Request, params: "ApprovalStanding") -> Markup:
-    """A plan that waits, with a button for those who may approve; never for whoever asked."""
+    """Return a plan that waits for approval, with a button for those who may approve it, except for its submitter."""
     by_other = caller_of(request).name != params.asked_by
     what = f"{short(params.scenario)} on {params.executor} at {params.site}, for {params.asked_by}"
     words = f": {what}: {'; '.join(params.over)} "

@@ -1,4 +1,4 @@
-"""Numbers over time: cases, one metric of one over all runs, its baseline, and alarms."""
+"""Values over time: the cases, one metric of a case over all runs, its baseline, and the alarms."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ def cases(workspace: Workspace, request: Request) -> WebPage:
     found = [case for case in listed if params["q"].lower() in f"{case.case} {case.experiment}".lower()]
     rows = []
     for case in found[:_MOST_CASES]:
-        # A label that several cases share does not name one of them.
+        # A label that several cases share does not identify one of them.
         name = case.case if labels[case.case] == 1 else f"{case.case.partition('/')[0]}/{case.benchmark_case_id}"
         shown = anchor(request, short(case.case), f"/history/{name}")
         rows.append((shown, f"{case.experiment} {case.version}", str(case.runs)))
@@ -100,7 +100,7 @@ def _verdict(watched: "Watched") -> list[str]:
 
 
 def _decisions(request: Request, case: str, watched: "Watched") -> Content:
-    """Accept the level of now, or let no baseline count any more: for those who may."""
+    """Return forms that accept the current level or remove the baseline, for callers who may."""
     past = watched.history
     given = {"case": case, "metric": past.metric, "stat": past.stat}
     why = field("why", "Why", maxlength=2000)
@@ -182,7 +182,7 @@ def _baselines(workspace: Workspace) -> Markup | None:
 
 
 def _alarms(workspace: Workspace, request: Request) -> Content:
-    """How each rule of alarms.yaml stands; without that file, nothing."""
+    """Show the state of each rule of alarms.yaml; None without that file."""
     if not workspace.folder.alarms.is_file():
         return None
     try:
@@ -201,7 +201,7 @@ def _alarms(workspace: Workspace, request: Request) -> Content:
 
 
 def _mute(request: Request, alarm: "AlarmState") -> Markup:
-    """Why nobody is notified of it, and the way back; else a form to mute it: for those who may."""
+    """Return the reason of a muted alarm and a form to unmute it, otherwise a form to mute it, for callers who may."""
     if alarm.muted:
         again = actions.form(request, "unmute_alarm", "Notify again", {"alarm": alarm.alarm})
         return join(tag("p", alarm.muted), again)

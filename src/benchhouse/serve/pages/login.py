@@ -1,4 +1,4 @@
-"""Log in with a token, and out again."""
+"""Log in with a token, and log out."""
 
 from urllib.parse import parse_qs
 

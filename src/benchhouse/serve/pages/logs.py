@@ -1,4 +1,4 @@
-"""What the trials, servers and workers of a run print, as it is written."""
+"""The output of the trials, servers, and workers of a run, while it is written."""
 
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,7 @@ def logs(workspace: Workspace, request: Request) -> WebPage:
 
 
 def live(workspace: Workspace, request: Request) -> Response:
-    """The lines alone, for the script of the page."""
+    """Return the lines alone, for the script of the page."""
     return HTMLResponse(_part(workspace, request))
 
 

@@ -1,4 +1,4 @@
-"""What several pages are made of: facts, notes, words of judgement, values as a scenario has them."""
+"""Parts of several pages: facts, notes, verdicts, and values as a scenario writes them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,12 +11,12 @@ _GOOD, _BAD = ("better", "good", "best", "signed", "holds", "accepted"), ("worse
 
 
 def form_fields(request: Request, *names: str) -> dict[str, str]:
-    """What the form was sent with; empty where it was not."""
+    """Return the inputs of the form; empty text for missing ones."""
     return {name: request.query_params.get(name, "").strip() for name in names}
 
 
 def facts(pairs: Iterable[tuple[str, Content]]) -> Markup:
-    """Names and values; those without a value are left out."""
+    """Return a list of names and values, without the pairs that have no value."""
     return tag(
         "dl", *(part for name, value in pairs if value for part in (tag("dt", name), tag("dd", value))), class_="pairs"
     )
@@ -29,13 +29,13 @@ def notes(lines: Sequence[str], title: str = "Notes") -> Markup | None:
 
 
 def verdict(text: str) -> Markup:
-    """A word of judgement, coloured; what it says never hangs on its colour."""
+    """Return a verdict in color; its meaning never depends on the color."""
     first = text.partition(" ")[0]
     return tag("span", text, class_="good" if first in _GOOD else "bad" if first in _BAD else None)
 
 
 def written(value: object) -> str:
-    """A value as a scenario would have it, on one line."""
+    """Return a value as a scenario writes it, on one line."""
     if value is None or isinstance(value, bool):
         return "none" if value is None else str(value).lower()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""One run: how it stands, live while it runs, and everything that its report has."""
+"""One run: its state, updated while it runs, and everything in its report."""
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -21,13 +21,13 @@ from benchhouse.serve.pages.shell import WebPage, anchor, link, relative
 from benchhouse.serve.verb_requests import words_of
 
 _MOST_FAILURES = 20
-_MOST_NUMBERS = 1000  # of all statistics; of more, the leading ones are shown at first
-_MOST_POINTS, _MOST_COLUMNS = 200, 8  # in the table that needs no JavaScript
+_MOST_NUMBERS = 1000  # of all statistics; beyond this, only the leading ones are shown at first
+_MOST_POINTS, _MOST_COLUMNS = 200, 8  # in the table that works without JavaScript
 _UNDER_WAY = ("running", "waiting")
 
 
 def one_run(workspace: Workspace, request: Request) -> WebPage:
-    """The report of the run in the page, below how it stands."""
+    """Show the report of the run below its state."""
     run = workspace[request.path_params["run"]]
     status = run.status()
     made_here, under_way = status.state != "pulled", status.state in _UNDER_WAY
@@ -40,7 +40,7 @@ def one_run(workspace: Workspace, request: Request) -> WebPage:
         return WebPage(title, (*head, note), top=_top(title, run.id), scripts=("live.js",))
     try:
         data = _data(run, made_here=made_here, every="every" in request.query_params)
-    except BenchError as error:  # its numbers can't be had now: the orchestrator puts them into the tables, say
+    except BenchError as error:  # its values are not available, for example while they are collected
         title, (message, hint, _) = status.scenario, words_of(error, workspace)
         part = live_part(request, status, settles=status.state == "finished")
         said = (tag("p", message, class_="verdict trouble"), tag("p", hint))
@@ -58,12 +58,12 @@ def one_run(workspace: Workspace, request: Request) -> WebPage:
 
 
 def live(workspace: Workspace, request: Request) -> Response:
-    """The part of the page that changes while a run goes on, alone."""
+    """Return only the part of the page that changes during a run."""
     return HTMLResponse(live_part(request, workspace[request.path_params["run"]].status()))
 
 
 def report_script(request: Request) -> Response:
-    """What a report has inside, as a file."""
+    """Return the script of reports as a file."""
     return PlainTextResponse(html.script(), media_type="text/javascript", headers={"Cache-Control": "no-cache"})
 
 
@@ -74,14 +74,14 @@ def _data(run: Run, *, made_here: bool, every: bool) -> ReportData:
 
 
 def _rooms(request: Request, run_id: str, *, made_here: bool) -> list[Content]:
-    logs = [("Logs", f"/runs/{run_id}/logs")] if made_here else []  # else they are among the evidence
+    logs = [("Logs", f"/runs/{run_id}/logs")] if made_here else []  # logs of a pulled run are in the evidence
     rooms = (*logs, ("Evidence", f"/runs/{run_id}/evidence"))
     links = [join(anchor(request, title, path), " · ") for title, path in rooms]
     return [*links, anchor(request, "Compare", "/compare", b=run_id)]
 
 
 def _actions(request: Request, status: RunStatus) -> Markup | None:
-    """What the caller may do with it now."""
+    """Return what the caller may do with the run now; None if nothing."""
     if status.state not in (*_UNDER_WAY, "interrupted"):
         return None
     verb, label = ("resume", "Resume this run") if status.state == "interrupted" else ("stop", "Stop this run")
@@ -93,8 +93,8 @@ def _top(title: str, run_id: str) -> Markup:
 
 
 def live_part(request: Request, status: RunStatus, *, settles: bool = False) -> Markup:
-    """How a run stands. Where it goes on, the script of the page fetches this part again with every event; where it
-    only settles, after a while, and then the whole page."""
+    """Return the state of a run. During the run, the script of the page fetches this part again with every event; if it
+    only `settles`, the script fetches it after a while, and then the whole page."""
     under_way = status.state in _UNDER_WAY
     words = ", ".join(f"{number(count)} {outcome_words(state)}" for state, count in status.states.items())
     left = f", about {duration(status.estimated_left_s)} left" if status.estimated_left_s and under_way else ""
@@ -149,7 +149,7 @@ def _failures(request: Request, status: RunStatus) -> Markup | None:
 
 
 def _silent(request: Request, data: ReportData) -> Markup:
-    """The numbers as a table, for who has no JavaScript; each is a link to its lineage."""
+    """Return the values as a table for browsers without JavaScript; each is a link to its lineage."""
     known = data.columns()
     columns = ([column for column in known if column.primary] or known)[:_MOST_COLUMNS]
     rows = [

@@ -1,4 +1,4 @@
-"""All runs, the newest first."""
+"""All runs, newest first."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast, get_args
@@ -23,7 +23,7 @@ _LONGEST = 80  # characters of a name
 
 
 def all_runs(workspace: Workspace, request: Request) -> WebPage:
-    """Some of them, by scenario and state; the cursor of the next page stays true when runs are added."""
+    """Show a page of runs by scenario and state; the cursor of the next page stays valid when runs are added."""
     scenario, state, after = (request.query_params.get(name, "").strip() for name in ("scenario", "state", "after"))
     states = [("", "any"), *((item, item) for item in get_args(State))]
     form = ask(
@@ -53,7 +53,7 @@ def all_runs(workspace: Workspace, request: Request) -> WebPage:
 
 
 def runs_table(request: Request, runs: Iterable[RunStatus], label: str) -> Markup:
-    """A row for each run."""
+    """Return a table with a row per run."""
     rows = [
         (
             anchor(request, run.run_id, f"/runs/{run.run_id}"),
@@ -71,11 +71,11 @@ def runs_table(request: Request, runs: Iterable[RunStatus], label: str) -> Marku
 
 
 def state_of(run: RunStatus) -> Markup:
-    """Its state, with a mark that tells whether trials failed."""
+    """Return the state, with a mark that shows whether trials failed."""
     troubled = run.state == "finished" and (run.failures or run.invalid)
     return tag("span", run.state, class_=f"state {'failed' if troubled else run.state.partition(' ')[0]}")
 
 
 def short(name: str) -> str:
-    """A name of any length, as a cell can hold it."""
+    """Return a name shortened to fit a cell."""
     return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"

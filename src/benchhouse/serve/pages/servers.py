@@ -1,4 +1,4 @@
-"""Servers and monitors that run, their endpoints, and what they wrote last."""
+"""Running servers and monitors, their endpoints, and their last output."""
 
 from starlette.requests import Request
 

@@ -1,4 +1,4 @@
-"""What all pages have: head, navigation and footer; a page is HTML that reads well without JavaScript."""
+"""The frame of all pages: head, navigation, and footer. Every page is HTML that is usable without JavaScript."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -35,41 +35,42 @@ _STYLES = ("report.css", "serve.css")
 
 @dataclass(frozen=True)
 class WebPage:
-    """A page; the shell adds the rest. `top` stands in place of the heading, where a page has more to say there."""
+    """A page; the frame adds the rest. `top` replaces the heading if a page has more to show there."""
 
     title: str
     content: tuple[Content, ...]
     status: int = 200
     top: Markup | None = None
     scripts: tuple[str, ...] = ()
-    """Files of `assets`; they run when the page is read, in this order."""
+    """Files of `assets`, which run in this order after the page is parsed."""
 
 
 def link(request: Request, path: str, **query: str | int | None) -> str:
-    """The address of one of our pages, below the path that a proxy has for us. What is None or empty is left out."""
+    """Return the address of a page of this server, below the sub-path of the proxy. Parameters that are None or empty
+    are left out."""
     given = {name: value for name, value in query.items() if value not in (None, "")}
     params = f"?{urlencode(given)}" if given else ""
     return f"{request.scope.get('root_path', '')}{quote(path, safe='/@:=,+')}{params}"
 
 
 def anchor(request: Request, text: Content, path: str, **query: str | int | None) -> Markup:
-    """A link to one of our pages."""
+    """Return a link to a page of this server."""
     return tag("a", text, href=link(request, path, **query))
 
 
 def relative(content: Markup, workspace: Workspace) -> Markup:
-    """The same with the paths of the workspace relative to it, and without other folders of this machine."""
+    """Return the content with paths relative to the workspace, and without other folders of this machine."""
     return Markup(hide_places(content, workspace))  # noqa: S704 - it was markup before
 
 
 def empty(words: str, *commands: str) -> Markup:
-    """What stands where there is nothing yet, with the commands that make something."""
+    """Return the note of an empty page, with the commands that create its content."""
     lines = [tag("pre", tag("code", command)) for command in commands]
     return tag("div", tag("p", words), *lines, class_="empty")
 
 
 def written(request: Request, page: WebPage, banner: Markup | None = None) -> Response:
-    """The whole page as a response; a banner stands above what it says."""
+    """Return the whole page as a response, with a banner above its content."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -105,7 +106,7 @@ def _navigation(request: Request) -> Markup:
 def page(
     workspace: Workspace, make: Callable[[Workspace, Request], WebPage | Response], turns: Turns
 ) -> Callable[[Request], Awaitable[Response]]:
-    """A function that makes a page, or a response that is none, as an endpoint; what it raises is a page."""
+    """Return an endpoint for a function that makes a page or another response; its errors become pages too."""
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -123,7 +124,7 @@ def page(
 
 
 def trouble(title: str, message: str, hint: str, status: int) -> WebPage:
-    """What is wrong, and what to do next, as a page."""
+    """Return a page with an error and what to do next."""
     return WebPage(title, (tag("p", message, class_="verdict trouble"), tag("p", hint) if hint else None), status)
 
 
@@ -133,6 +134,6 @@ def not_found(request: Request) -> Response:
 
 
 def server_error(request: Request) -> Response:
-    """For what we did not foresee: the cause is in the log of the server, not on the page."""
+    """Return the page of an unexpected error, whose cause is in the log of the server and not on the page."""
     hint = "The cause is in the log of the server. Reload the page, or tell whoever runs the server."
     return written(request, trouble("That failed", "The server could not make this page.", hint, 500))

@@ -1,4 +1,5 @@
-"""How it stands with the team's store that the server follows: a line of the front page, a banner where it is away."""
+"""The state of the team's store that the server follows: a line on the front page, and a banner while it is
+unreachable."""
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -12,12 +13,12 @@ _MOST = 10
 
 
 def follows(request: Request) -> bool:
-    """Whether this server follows one."""
+    """Return whether this server follows a store."""
     return bool(request.app.state.follows)
 
 
 def banner(workspace: Workspace, request: Request) -> Markup | None:
-    """What stands on every page while the store is away; what is here is shown all the same."""
+    """Return the banner of every page while the store is unreachable; local content is still shown."""
     known = workspace.warehouse.followed() if follows(request) else None
     if known is None or not (since := known.away_since()):
         return None
@@ -28,7 +29,7 @@ def banner(workspace: Workspace, request: Request) -> Markup | None:
 
 
 def freshness(workspace: Workspace, request: Request) -> Markup | None:
-    """How new what is shown is."""
+    """Return how recent the shown content is; None if the server follows no store."""
     if not follows(request):
         return None
     known = workspace.warehouse.followed()

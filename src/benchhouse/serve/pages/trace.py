@@ -1,4 +1,4 @@
-"""From a number back to its bytes: what `bench trace` says."""
+"""From a value back to its bytes, as `bench trace` prints it."""
 
 from starlette.requests import Request
 

@@ -1,4 +1,4 @@
-"""One run for one reader, and one release against another."""
+"""The page of one run for one reader, and the comparison of two releases."""
 
 from starlette.requests import Request
 
@@ -10,7 +10,7 @@ from benchhouse.serve.pages.shell import WebPage, anchor, empty, relative
 
 
 def audience(workspace: Workspace, request: Request) -> WebPage:
-    """What `bench report --for` has; a partner sees publishable numbers only."""
+    """Show the page of `bench report --for`; a partner sees only publishable values."""
     from benchhouse.report.pages import sections
 
     params = parts.form_fields(request, "run", "vs", "audience")
@@ -30,7 +30,7 @@ def audience(workspace: Workspace, request: Request) -> WebPage:
 
 
 def release(workspace: Workspace, request: Request) -> WebPage:
-    """What got better, worse or stayed from one release to another, by claims that hold."""
+    """Show what got better, worse, or stayed the same from one release to another, based on claims that hold."""
     from benchhouse.report.pages import sections
     from benchhouse.report.release_page import release_page
 
