@@ -1,13 +1,13 @@
-"""How many load processes there are, where the scenario leaves that to the engine (`processes: auto`).
+"""The number of load processes if the scenario leaves it to the engine (`processes: auto`).
 
-The rule: the requests a second that the load can come to, times the CPU that one costs, is the work; a process is given
-half a core of it, so that it stays on time. There are never more processes than cores, nor more than half of the cores
-where the server is on this machine, nor more than requests in flight.
+The rule: the work is the maximum rate of requests times the CPU time per request. Each process gets work for half a
+core, so that it stays on time. There are never more processes than cores, than half of the cores if the server is on
+this machine, or than requests in flight.
 
-What a closed loop comes to depends on the server. A client is taken to read 50 events a second, as of a quick stream
-of tokens, and where its calls block, to make 1,000 calls a second: client libraries are for stores that answer in a
-millisecond. The CPU of a request is measured on the spot (`calibration.py`), but only where the answer can matter.
-That of a blocking call is the library's, which nothing but the load itself would show; an estimate stands for it.
+The rate of a closed loop depends on the server. A client is assumed to read 50 events per second, like a fast stream of
+tokens; if its calls block, it is assumed to make 1,000 calls per second: client libraries are for stores that answer in
+a millisecond. The CPU time per request is measured at once (`calibration.py`), but only if the result can matter. For a
+blocking call, the library uses that time, which only the load itself would show; an estimate is used instead.
 """
 
 import math
@@ -23,8 +23,8 @@ from benchhouse.processes.quotas import usable_cores
 CORE_SHARE = 0.5
 EVENTS_PER_S = 50.0
 CALLS_PER_S = 1000.0
-CALL_S = 125e-6  # of the interpreter, by a call of a client library: 40 us for PostgreSQL, hundreds for some others
-SMALL_EVENTS_PER_S = 3200.0  # 64 streams: one process does that on the slowest machine, and nothing is measured
+CALL_S = 125e-6  # interpreter time per call of a client library: 40 us for PostgreSQL, hundreds for some others
+SMALL_EVENTS_PER_S = 3200.0  # 64 streams: one process handles that on the slowest machine, so nothing is measured
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Machine:
     """What the load processes may use of a machine."""
 
     cores: int
-    serves: bool  # whether the server is on it too
+    serves: bool  # whether the server is also on this machine
 
     @property
     def spare(self) -> int:
-        """Cores that are not the server's: it has half of them at least, and one in any case."""
+        """Cores that are not the server's: the server gets at least half, and always one."""
         return max(self.cores // 2, 1) if self.serves else self.cores
 
 
@@ -54,9 +54,9 @@ def choose(
     nodes: int = 1,
     cost_s: Callable[[float], float] | None = None,
 ) -> ProcessCount:
-    """The number of load processes on all `nodes` together, which are taken to be alike, and why.
+    """Return the number of load processes on all `nodes` together, which are assumed to be alike, and the reason.
 
-    `cost_s` measures the CPU of a request by the events of its answer; None where calls block.
+    `cost_s` measures the CPU time of a request from the number of events in its answer; None if calls block.
     """
     if source.alone:
         return ProcessCount(1, f"1 load process: {source.alone}")
@@ -85,7 +85,7 @@ def _for_one_node(
 
 
 def requests_per_s(shape: Shape, answer_s: float) -> float:
-    """What the load comes to at most: as asked for, or what its clients make of answers that take so long."""
+    """Return the maximum rate of the load: as configured, or what its clients reach if answers take `answer_s`."""
     if shape.open_loop:
         return shape.law.peak(shape.rps, shape.schedule_s)
     return shape.most_in_flight / (answer_s + shape.think_time)
@@ -99,13 +99,14 @@ def _limit(machine: Machine) -> str:
 
 
 def this_machine(hosts: Iterable[str]) -> Machine:
-    """Its cores that this process may use, and whether one of these servers is on it; one that nobody names may be."""
+    """Return the cores that this process may use, and whether a server is on this machine; True if none is named."""
     names = list(hosts)
     return Machine(usable_cores(), not names or any(map(is_here, names)))
 
 
 def is_here(server: str) -> bool:
-    """Whether a host, by name, address or URL, is this machine. A path is, and so is what can't be resolved."""
+    """Whether a host, by name, address, or URL, is this machine. True for a path, and for a host that can't be
+    resolved."""
     host = urlsplit(server).hostname if "//" in server else server
     try:
         addresses = socket.getaddrinfo(host or "localhost", 0, type=socket.SOCK_STREAM)
@@ -115,7 +116,7 @@ def is_here(server: str) -> bool:
 
 
 def _is_own(family: int, address: tuple[object, ...]) -> bool:
-    """Only an own address can be bound."""
+    """Whether the address belongs to this machine: only its own addresses can be bound."""
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.bind((address[0], 0, *address[2:]))

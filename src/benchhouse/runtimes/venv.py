@@ -1,4 +1,4 @@
-"""An isolated virtual environment: resolved once into a lock, built once per lock, found again by the lock's digest."""
+"""An isolated virtual environment: resolved once into a lock, built once per lock, identified by the lock's digest."""
 
 import fcntl
 import json
@@ -20,14 +20,14 @@ from benchhouse.schema.protocols import RuntimeContainer, RuntimeContext
 from benchhouse.schema.resources import RuntimeSettings
 
 _NO_BUILD = "--no-build"
-# What `benchhouse.worker` imports, its monitors included; the rest of our core stays outside.
+# Imports of `benchhouse.worker` and its monitors; the rest of the core stays outside.
 _WORKER_NEEDS = ("pydantic", "PyYAML", "nvidia-ml-py", "prometheus-client")
 
 
 class VenvRuntime:
-    """Under `venvs/`: the environments by lock digest, `locks/` by request, and `by-request/` links between them, so
-    that the command is known before anything was resolved. Our own package is linked in: worker and orchestrator are
-    one version, whatever the venv holds."""
+    """Virtual environments below `venvs/`: by lock digest, with `locks/` by request, and `by-request/` links between
+    them, so that the command is known before anything is resolved. Our own package is linked in: worker and
+    orchestrator have one version, whatever the venv contains."""
 
     def prepare(self, spec: RuntimeSettings, place: RuntimeContext) -> None:
         request = _VenvRequest(spec, place.cache)
@@ -58,7 +58,7 @@ class VenvRuntime:
         return (
             str(_VenvRequest(spec, place.cache).link / "bin" / "python"),
             "-I",
-        )  # not even PYTHONPATH reaches into it
+        )  # not even PYTHONPATH affects it
 
     def identity(self, spec: RuntimeSettings, place: RuntimeContext) -> str | None:
         request = _VenvRequest(spec, place.cache)
@@ -77,7 +77,7 @@ class VenvRuntime:
 
 
 class _VenvRequest:
-    """What a scenario asks for, and the files that are made for it."""
+    """The requirements of a scenario, and the files that are created for them."""
 
     def __init__(self, spec: RuntimeSettings, cache: Path) -> None:
         self.local = {item: _content(path) for item in sorted(spec.requirements) if (path := _local(item)).exists()}
@@ -92,7 +92,7 @@ class _VenvRequest:
         self.link = self._venvs / "by-request" / name
 
     def ready(self) -> bool:
-        """The link is current only while the lock is what the environment was built from."""
+        """Whether the environment is built: the link is valid only while the lock is the one it was built from."""
         return self.lock.exists() and (self.link / "ready").exists() and self.link.resolve() == self.folder().resolve()
 
     def folder(self) -> Path:
@@ -106,10 +106,10 @@ class _VenvRequest:
 
 
 def _resolved(spec: RuntimeSettings, local: dict[str, str], builds: SourceBuilds | None) -> str:
-    """Every distribution with its exact version and hashes, in one text that does not depend on when it was asked.
+    """Return all distributions with exact versions and hashes, in a text that does not depend on the time.
 
-    Packages that are not wheels are built only as `builds` allows: that runs their code before they say what they need.
-    None: by uv and from wheels alone, as nothing of the environment may run yet.
+    Packages that are not wheels are built only if `builds` allows it, because that runs their code before their
+    requirements are known. None: use uv, and only wheels, because nothing of the environment may run yet.
     """
     if builds is not None:
         builds.check(spec.requirements)
@@ -137,7 +137,7 @@ def _resolved(spec: RuntimeSettings, local: dict[str, str], builds: SourceBuilds
 
 
 def _unpack(spec: RuntimeSettings, lock: Path, folder: Path) -> None:
-    """The wheels of a lock, unpacked: no interpreter is started that has them on its path."""
+    """Unpack the wheels of a lock; no interpreter starts with them on its path."""
     install = [_uv_to_look(), "pip", "install", "--quiet", "--python", spec.python or sys.executable, _NO_BUILD]
     _looked([*install, "--no-deps", "--target", str(folder), "-r", str(lock)])
 
@@ -155,7 +155,7 @@ def _looked(command: list[str]) -> str:
 
 
 def _without_ourselves(lock: str) -> str:
-    """The lock without our own entry and the lines that continue it: our package is linked in, not installed."""
+    """Return the lock without the lines of our own package, which is linked in, not installed."""
     kept, ours = list[str](), False
     for line in lock.splitlines(keepends=True):
         if not line[:1].isspace():
@@ -165,7 +165,7 @@ def _without_ourselves(lock: str) -> str:
 
 
 def _pinned(item: dict[str, dict[str, dict[str, dict[str, str]]]]) -> str:
-    """One line of a lock from pip's installation report: where it came from, and what its bytes must be."""
+    """Return one line of a lock from pip's installation report: the source, and the hash of its bytes."""
     source = item["download_info"]
     sha256 = source.get("archive_info", {}).get("hashes", {}).get("sha256")
     return f"{item['metadata']['name']} @ {source['url']}{f'#sha256={sha256}' if sha256 else ''}\n"
@@ -211,7 +211,7 @@ def _ran(command: list[str], what: str) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One process at a time for what will lie at `path`."""
+    """Hold the lock for `path`, so that only one process creates it."""
     make_folders(path.parent)
     with path.with_name(f"{path.name}.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -219,12 +219,12 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _local(requirement: str) -> Path:
-    """Of a requirement that is a path: without its extras."""
+    """Return the path of a requirement, without its extras."""
     return Path(requirement.partition("[")[0].strip())
 
 
 def _content(path: Path) -> str:
-    """Changes when a local package does."""
+    """Return a digest that changes when a local package does."""
     if path.is_file():
         return file_digest(path)
     skipped = (".git", "__pycache__", "build", ".venv")

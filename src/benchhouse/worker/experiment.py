@@ -1,7 +1,7 @@
-"""The process of an experiment, as its worker sees it: forked, held to its limits, followed until it is over.
+"""The process of an experiment: its worker forks it, enforces its limits, and follows it until it is over.
 
-A process that trials share (`runtime: {shared: true}`) does not end with one of them: it says that it is done, and is
-given the next (`worker/shared_process.py`).
+A process that trials share (`runtime: {shared: true}`) does not end with a trial: it reports that it is done, and gets
+the next one (`worker/shared_process.py`).
 """
 
 import contextlib
@@ -41,20 +41,21 @@ _ELSEWHERE_S = 12.0  # for servers on other nodes to end
 
 @dataclass(frozen=True)
 class TrialSession:
-    """One attempt at a trial, as its worker holds it."""
+    """What a worker holds for one attempt at a trial."""
 
     spec: TrialSpec
-    folder: TrialFolder  # the evidence, still unsealed
+    folder: TrialFolder  # the evidence, not sealed yet
     capture: Capture
-    scratch: Scratch  # where the experiment works and hands over its result
+    scratch: Scratch  # where the experiment works and writes its result
     cage: Cage
-    shared: SharedProcess | None  # the process that trials share, where this one is among them
+    shared: SharedProcess | None  # the process that trials share; None if this trial has its own
     redact: Redact
-    secrets: Sequence[str]  # what must not be in its evidence
+    secrets: Sequence[str]  # values that must not be in its evidence
 
 
 class Bell:
-    """SIGUSR2: the batch system will end this job soon. `handle` becomes readable, so that nobody sleeps through it."""
+    """Catches SIGUSR2, the batch system's warning that this job ends soon. `handle` becomes readable to wake
+    sleepers."""
 
     def __init__(self) -> None:
         self.rung = False
@@ -73,12 +74,12 @@ class Bell:
 
 @dataclass
 class ExperimentEnd:
-    """How the experiment's part in a trial ended."""
+    """How the experiment's part of a trial ended."""
 
-    status: int  # as waitpid gives it; 0 of a process that lives on
+    status: int  # in the format of waitpid; 0 for a process that stays alive
     stopped_by: str = ""  # the limit that the worker enforced
     oom_kills: int = 0
-    done: Done | None = None  # what a shared process said, which lives on
+    done: Done | None = None  # report of a shared process that stays alive
 
     @property
     def signal(self) -> int:
@@ -87,7 +88,7 @@ class ExperimentEnd:
 
 @dataclass
 class TrialProcess:
-    """The process that runs a trial; `shared` where it may run more of them."""
+    """The process that runs a trial; `shared` is set if it may run more trials."""
 
     pid: int
     shared: SharedProcess | None
@@ -104,9 +105,9 @@ class TrialProcess:
 
 
 def follow(session: TrialSession, watch: TrialMonitor) -> ExperimentEnd:
-    """Have the experiment run, and stay with it until it is over or has been ended.
+    """Run the experiment and follow it until it is over or has been ended.
 
-    In the shared process where there is one, which is forked here for its first trial; else in one of its own.
+    It runs in the shared process if there is one, which is forked here for its first trial; otherwise in its own.
     """
     bell = Bell()
     spec, cage, shared = session.spec, session.cage, session.shared
@@ -125,12 +126,12 @@ def follow(session: TrialSession, watch: TrialMonitor) -> ExperimentEnd:
         return ExperimentEnd(int(signal.SIGKILL), stopped_by, cage.oom_kills())
     status = 0 if running.done else tree.wait(running.pid)
     if spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
-        stopped_by = "cpu"  # a child of its was ended by RLIMIT_CPU, and the experiment went on without it
+        stopped_by = "cpu"  # RLIMIT_CPU ended one of its children, and the experiment continued without it
     return ExperimentEnd(status, stopped_by, cage.oom_kills(), running.done)
 
 
 def _wait_for_end(running: TrialProcess, session: TrialSession, watch: TrialMonitor, bell: Bell) -> str:
-    """Until it is over, or has been ended for the limit that is returned. It is not reaped where it ended by itself."""
+    """Wait until it is over, or end it for the limit that is returned. If it ends on its own, it is not reaped here."""
     spec, cage, capture = session.spec, session.cage, session.capture
     deadline = time.monotonic() + spec.limits.wall if spec.limits.wall is not None else math.inf
     tick_s = _TICK_S if spec.limits.cpu is not None else _LOOK_S if spec.monitors else math.inf
@@ -154,13 +155,13 @@ def _wait_for_end(running: TrialProcess, session: TrialSession, watch: TrialMoni
             _wait([end, bell.handle, *running.handles(), *capture.filenos()], most_s)
             capture.pump(0.0)
             watch.look(session.folder.services)
-        watch.end()  # before it is reaped: what it read and wrote is then gone
+        watch.end()  # before it is reaped, because its I/O counters are gone afterwards
     return ""
 
 
 @contextlib.contextmanager
 def _end_of(pid: int) -> Iterator[int]:
-    """A descriptor that becomes readable when the process ends; -1 where the kernel has none to give."""
+    """Yield a descriptor that becomes readable when the process ends; -1 if the kernel cannot provide one."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
@@ -196,11 +197,12 @@ def _fork(session: TrialSession) -> int:
 
 
 def _become_experiment(session: TrialSession, worker: int, line: socket.socket | None) -> NoReturn:
-    """In the forked child; `line` is its end of the line to the worker, where trials share the process."""
+    """Become the experiment in the forked child; `line` is its end of the line to the worker if trials share the
+    process."""
     spec, folder, scratch = session.spec, session.folder, session.scratch
     code = 1
     try:
-        gc.freeze()  # it looks for garbage in what is its own, and copies no page of ours for that
+        gc.freeze()  # its garbage collection only covers its own objects, so it copies no page of the worker's
         gc.enable()
         os.setsid()
         tree.die_with_parent(signal.SIGKILL, worker)
@@ -223,11 +225,12 @@ def _become_experiment(session: TrialSession, worker: int, line: socket.socket |
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(code)  # a fork: what the worker registered with atexit, and its frames above, are not ours to run
+        os._exit(code)  # in a fork, the worker's atexit functions and the frames above must not run
 
 
 def end_elsewhere(trial: TrialFolder, most_s: float = _ELSEWHERE_S) -> None:
-    """Let the servers on other nodes end in order, where the experiment did not do so: killed, they leave folders."""
+    """Let servers on other nodes end in an orderly way if the experiment did not end them: killed ones leave
+    folders."""
     if not trial.elsewhere.is_dir():
         return
     folders = [ServiceFolder(path) for path in trial.elsewhere.iterdir()]

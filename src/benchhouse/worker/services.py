@@ -1,4 +1,4 @@
-"""Servers: started from recipes by whoever needs them, watched, and ended with all that they started."""
+"""Starts servers from recipes, watches them, and ends them with everything that they started."""
 
 import contextlib
 import itertools
@@ -29,19 +29,20 @@ from benchhouse.worker.server_logs import ServiceLogWriter
 
 @dataclass(frozen=True)
 class RecipeContainer:
-    """Turns the commands of a recipe into those that run in its image."""
+    """Converts the commands of a recipe into those that run in its image."""
 
     recipe: Recipe
     path: Path
     image: Image
 
     def places(self) -> dict[str, str]:
-        """Programs are found by the image's own PATH, unless the recipe says where they are in it."""
+        """Return the places of programs: the image's own PATH finds them, unless the recipe gives their path in it."""
         named = next((Path(item.rpartition(":")[2]).name for item in self.recipe.program if "*" not in item), "")
         return {"program": self.recipe.image_program or named, "python": "python3"}
 
     def command(self, arguments: Sequence[str], places: dict[str, str], gpus: bool) -> list[str]:
-        """What checks the image and then becomes `arguments` in it, with the server's folder and binds to be seen."""
+        """Return the command that checks the image and then runs `arguments` in it, with the server's folder and binds
+        visible."""
         folder = places["folder"]
         binds, variables = [Bind(folder, folder), *find_binds(self.recipe, places)], tuple(self.recipe.environment)
         entry = ContainerEntry(str(self.path), self.image, binds, workdir=folder, gpus=gpus, variables=variables)
@@ -52,7 +53,7 @@ class RecipeContainer:
 
 
 def find_binds(recipe: Recipe, places: dict[str, str]) -> list[Bind]:
-    """What the recipe wants to see; raises ExperimentFailed where that is not there."""
+    """Return the binds of the recipe. Raises ExperimentFailed if a source is missing."""
     try:
         binds = [parse_bind(fill(bind, places)) for bind in recipe.binds]
     except BenchError as error:
@@ -64,7 +65,7 @@ def find_binds(recipe: Recipe, places: dict[str, str]) -> list[Bind]:
 
 
 def find_container(recipe: Recipe, images: str) -> RecipeContainer:
-    """Its image as it was pinned. Raises ExperimentFailed, saying how to bring it."""
+    """Return the recipe's pinned image. Raises ExperimentFailed with the command that pulls it."""
     image = recipe.pinned_image
     pinned = find_pinned(Path(images), image) if images else None
     lack = f"{recipe.name}: its program is not here, and"
@@ -84,7 +85,7 @@ _NOBODY = 65534
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server and what it takes to ask it and to end it."""
+    """A running server, with what is needed to probe it and to end it."""
 
     recipe: Recipe
     process: "subprocess.Popen[bytes]"
@@ -93,18 +94,18 @@ class RunningServer:
 
 
 class Services:
-    """Starts servers, each in a session and a folder of its own, and ends them all, the last one first."""
+    """Starts servers, each in its own session and folder, and ends them all, the last one first."""
 
     def __init__(
         self, folder: Path, logs: ServiceLogWriter, secret: str = "", images: str = "", host: str = LOOPBACK
     ) -> None:
-        """`images` is the folder of pinned images, `host` where servers are to listen."""
+        """`images` is the folder of pinned images, `host` is the address on which servers listen."""
         self._folder, self._logs, self._images, self._host = folder, logs, images, host
         self._secret = secret or make_up()
         self.running: list[RunningServer] = []
 
     def start(self, recipe: Recipe, name: str = "", parameters: Mapping[str, str] | None = None) -> Service:
-        """Start one and wait until it is up. Raises ExperimentFailed, with the end of its log."""
+        """Start one server and wait until it is up. Raises ExperimentFailed, with the end of its log."""
         return self.start_all(recipe, name, parameters or {}, 1)[0]
 
     def start_all(
@@ -116,8 +117,9 @@ class Services:
         first: int = 0,
         meanwhile: Callable[[RunningServer], None] = lambda item: None,
     ) -> list[Service]:
-        """Start several of a kind at once, and wait until all are up; `first` is the number of the first of them.
-        `meanwhile` is called with each that has begun: what it needs to come up may have to be started first."""
+        """Start several servers of one recipe at once, and wait until all are up; `first` is the number of the first
+        one. `meanwhile` is called with each started server, because it may need something else to be started before it
+        can come up."""
         chosen = _chosen(recipe, parameters)
         began = monotonic()
         begun: list[RunningServer] = []
@@ -137,14 +139,14 @@ class Services:
         return [item.service for item in up]
 
     def close(self) -> str:
-        """End all; returns how one had ended by itself, else nothing."""
+        """End all servers. Return how the first one that ended unexpectedly did so, otherwise an empty text."""
         died = self.died()
         _end_all(self.running)
         self.running.clear()
         return died
 
     def died(self) -> str:
-        """How the first one ended that has ended by itself; empty while all run."""
+        """Return how the first server that ended on its own did so; empty while all run."""
         for item in self.running:
             if (code := item.process.poll()) is not None:
                 return f"{item.service.name} ended {_how(code)} during the trial:\n{self.tail(item.service)}"
@@ -169,7 +171,7 @@ class Services:
             container: RecipeContainer | None = None
             if (
                 recipe.pinned_image and "program" not in chosen and not locate(recipe.program)
-            ):  # one that is here goes first
+            ):  # a program on this machine has priority
                 container = find_container(recipe, self._images)
                 places |= container.places()
             else:
@@ -227,7 +229,7 @@ class Services:
 def single_server(
     recipe: Recipe, folder: Path, parameters: Mapping[str, str] | None = None, images: str = ""
 ) -> Iterator[Service]:
-    """One without a trial, for benchmarks and tests of what talks to it; its log is in `folder/logs`."""
+    """Start a server without a trial, for benchmarks and tests of its clients; its log is in `folder/logs`."""
     logs = Capture.begin(folder, "", streams=())
     services = Services(folder / "services", logs, images=images)
     with contextlib.closing(logs), logs.pumping(), contextlib.closing(services):
@@ -235,7 +237,7 @@ def single_server(
 
 
 def describe(service: Service, blank: Callable[[str], str]) -> Replica:
-    """For files that others read: `blank` takes the secret out."""
+    """Describe a server for files that others read: `blank` removes the secret."""
     endpoint, metrics = blank(service.endpoint), blank(service.metrics)
     return Replica(endpoint=endpoint, pid=service.pid, metrics=metrics, image=service.image, start_s=service.start_s)
 
@@ -255,7 +257,7 @@ def _how(code: int) -> str:
 
 
 def _chosen(recipe: Recipe, parameters: Mapping[str, str]) -> dict[str, str]:
-    """The recipe's parameters as chosen. Raises ExperimentFailed for one that it has not, or that is missing."""
+    """Return the recipe's parameters as chosen. Raises ExperimentFailed for an unknown or missing parameter."""
     unknown = sorted(parameters.keys() - recipe.parameters.keys() - {"program"})
     chosen = {name: value for name, value in {**recipe.parameters, **parameters}.items() if value is not None}
     missing = sorted(recipe.parameters.keys() - chosen.keys())
@@ -267,7 +269,7 @@ def _chosen(recipe: Recipe, parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_binds(recipe: Recipe, places: dict[str, str]) -> None:
-    """A program sees the machine's own paths: what it is to see must be there, and where it is said to be."""
+    """Check the binds of a program without a container: sources must exist, and destinations must be the same paths."""
     for bind in find_binds(recipe, places):
         if Path(bind.source) != Path(bind.destination):
             raise ExperimentFailed(
@@ -284,7 +286,7 @@ def _command(
         command = [fill(word, places) for word in arguments]
     else:
         command = container.command(arguments, places, gpus=bool(recipe.resources and recipe.resources.gpus))
-    if recipe.refuses_root and os.geteuid() == 0:  # nobody inside, and outside the user who owns the folder
+    if recipe.refuses_root and os.geteuid() == 0:  # nobody inside; outside, the user who owns the folder
         if not shutil.which("unshare"):
             raise ExperimentFailed(
                 "refuses_root",
@@ -296,7 +298,7 @@ def _command(
 
 
 def end(process: "subprocess.Popen[bytes]", recipe: Recipe) -> None:
-    """End the whole session of a server: by request, then by force."""
+    """End the whole session of a server: first with its stop signal, then with SIGKILL."""
     for number in (signal.Signals[f"SIG{recipe.stop_signal}"], signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -308,9 +310,9 @@ def end(process: "subprocess.Popen[bytes]", recipe: Recipe) -> None:
 
 
 def _ports(recipe: Recipe, replica: int, host: str) -> dict[str, int]:
-    """Free ones where the recipe says 0; else the one it says, and those after it for further replicas.
+    """Return free ports for those that are 0 in the recipe; otherwise the given one plus the number of the replica.
 
-    All different: each is held until the last one is known.
+    All are different: each is held until the last one is known.
     """
     with contextlib.ExitStack() as held:
         ports = {}

@@ -1,4 +1,4 @@
-"""GPUs through NVML, the library of NVIDIA's driver, by NVIDIA's own binding (nvidia-ml-py, the module pynvml)."""
+"""GPUs through NVML, the library of NVIDIA's driver, with NVIDIA's own binding (nvidia-ml-py, the module pynvml)."""
 
 import contextlib
 import ctypes
@@ -50,26 +50,26 @@ NVLINK_REPLAYS = _nvlink("nvlink_replays", "replays", "Packets sent again over N
 NVLINK_RECOVERIES = _nvlink("nvlink_recoveries", "recoveries", "Times an NVLink was trained anew.", counter=True)
 
 SERIES: tuple[Series, ...] = tuple(item for item in list(globals().values()) if isinstance(item, Series))
-"""Everything a GPU may show, by NVML; a source has those that its GPU knows."""
+"""All series that NVML can provide for a GPU; a source has those that its GPU supports."""
 
-# Reasons that hold clocks down though there is work; idle, application clocks and sync boost are wishes, not trouble.
+# Reasons that reduce clocks despite work; idle, application clocks, and sync boost are settings, not problems.
 POWER_CAP, HARDWARE, HEAT = 0x04 | 0x80, 0x08 | 0x40 | 0x80, 0x20 | 0x40
 THROTTLES = (THROTTLED, THROTTLED_POWER, THROTTLED_HEAT, THROTTLED_HARDWARE)
 
 
 def throttles(mask: int) -> list[float]:
-    """The values of THROTTLES, from the bits of the reasons."""
+    """Return the values of THROTTLES from the bits of the reasons."""
     return [float(bool(mask & bits)) for bits in (POWER_CAP | HARDWARE | HEAT, POWER_CAP, HEAT, HARDWARE)]
 
 
 class NoNvml(Exception):  # noqa: N818 - a reason, kept in the evidence
-    """Why NVML can't be used here."""
+    """The reason why NVML can't be used here."""
 
 
 def initialise() -> Any:
-    """The module pynvml, with NVML initialised once more: whoever calls this calls `nvmlShutdown` once."""
+    """Return the module pynvml after initializing NVML once more: each caller must call `nvmlShutdown` once."""
     try:
-        ctypes.CDLL(_LIBRARY)  # importing pynvml takes 100 ms of CPU, which machines without a GPU are spared
+        ctypes.CDLL(_LIBRARY)  # importing pynvml takes 100 ms of CPU, which machines without a GPU avoid
     except OSError as error:
         raise NoNvml(f"NVML, the library of NVIDIA's driver, is not here ({_LIBRARY})") from error
     try:
@@ -83,8 +83,8 @@ def initialise() -> Any:
     return pynvml
 
 
-# One call reads all of these. (series, pynvml's names of the fields that are added, scope, factor)
-# Not the PCIe byte counters: they have 32 bits, which a fast link passes several times a second.
+# One call reads all of these: (series, pynvml's names of the fields that are added, scope, factor). The PCIe byte
+# counters are not included: they have 32 bits, which a fast link exceeds several times a second.
 _FIELDS: tuple[tuple[Series, tuple[str, ...], int, float], ...] = (
     (MEMORY_TEMPERATURE, ("MEMORY_TEMP",), 0, 1.0),
     (PCIE_REPLAYS, ("PCIE_REPLAY_COUNTER",), 0, 1.0),
@@ -99,7 +99,7 @@ _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # of
 
 @dataclass(frozen=True)
 class NvmlCall:
-    """One call of NVML, and the series that it gives the values of."""
+    """One call of NVML, and the series whose values it returns."""
 
     call: str
     series: tuple[Series, ...]
@@ -107,7 +107,7 @@ class NvmlCall:
 
 
 def open_gpus() -> "list[GpuSource]":
-    """A source for each GPU; none where NVML can't be used, which is no news on most machines."""
+    """Return a source for each GPU; none if NVML can't be used, which is normal on most machines."""
     try:
         nvml = initialise()
     except NoNvml:
@@ -122,9 +122,10 @@ def open_gpus() -> "list[GpuSource]":
 
 
 class GpuSource:
-    """One GPU as a source. What it can't tell at all is no series; what it can't tell now is NaN."""
+    """One GPU as a source. An unsupported value has no series; a value that is missing now is NaN."""
 
-    slow = True  # an H200 takes 50 ms: 21 for each way of PCIe, as the driver watches that long; 5 for the energy
+    # an H200 takes 50 ms: 21 for each direction of PCIe, because the driver measures that long; 5 for the energy
+    slow = True
 
     def __init__(self, nvml: Any, index: int) -> None:
         self.name, self.model = f"gpu{index}", ""
@@ -165,7 +166,7 @@ class GpuSource:
                 self._nvml.nvmlShutdown()
 
     def _report(self, call: str, error: Any) -> None:
-        """Say once that values are missing. A GPU that is gone is not asked again: such calls may take seconds."""
+        """Report once that values are missing. A GPU that is lost is not read again: such calls may take seconds."""
         if error.value == self._nvml.NVML_ERROR_GPU_IS_LOST:
             self._lost = True
             self.problems.append(f"{self.name} {self.model}: the GPU is lost, its series end here".replace(" :", ":"))
@@ -176,7 +177,7 @@ class GpuSource:
             )
 
     def _answers(self, reading: NvmlCall) -> bool:
-        """Whether this GPU knows such a thing; another error may pass, so the series is kept."""
+        """Whether this GPU supports the reading; other errors may be temporary, so the series is kept."""
         try:
             reading.read()
         except self._nvml.NVMLError as error:
@@ -223,12 +224,13 @@ class GpuSource:
         return rates.gpu / 100, rates.memory / 100
 
     def _memory(self) -> Sequence[float]:
-        """As nvidia-smi tells it: what the driver keeps for itself is not in use. Needs a driver of 2021 or later."""
+        """Return used and total memory as in nvidia-smi, without the driver's reserve. Needs a driver of 2021 or
+        later."""
         memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, self._nvml.nvmlMemory_v2)
         return float(memory.used), float(memory.total)
 
     def _supported_fields(self) -> list[int]:
-        """Places in _FIELDS; none with drivers before 2018."""
+        """Return the indices of supported fields in _FIELDS; none with drivers before 2018."""
         try:
             return [at for at in range(len(_FIELDS)) if not any(map(math.isnan, self._fields([at], quiet=True).read()))]
         except self._nvml.NVMLError as error:
@@ -236,7 +238,7 @@ class GpuSource:
             return []
 
     def _fields(self, places: Sequence[int], quiet: bool = False) -> NvmlCall:
-        """Several fields by one call; one that fails is NaN, the others stand."""
+        """Read several fields with one call; one that fails is NaN, the others remain valid."""
         wanted = [_FIELDS[at] for at in places]
         numbers = [
             (getattr(self._nvml, f"NVML_FI_DEV_{name}"), scope) for _, names, scope, _ in wanted for name in names
@@ -258,7 +260,7 @@ class GpuSource:
         return NvmlCall("nvmlDeviceGetFieldValues", tuple(series for series, _, _, _ in wanted), read)
 
     def _links(self) -> list[int]:
-        """NVLinks that this GPU has, up or not."""
+        """Return the NVLinks that this GPU has, up or not."""
         links: list[int] = []
         for link in range(self._nvml.NVML_NVLINK_MAX_LINKS):
             try:

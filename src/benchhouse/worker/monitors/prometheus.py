@@ -1,7 +1,7 @@
-"""Any Prometheus endpoint as a source: the service metrics of vLLM and Triton, dcgm, node exporter, a stranger's own.
+"""Any Prometheus endpoint as a source: the service metrics of vLLM and Triton, dcgm, node exporter, or others.
 
-Text format 0.0.4 and OpenMetrics. Names are chosen by pattern when the endpoint is first read; from then on only the
-lines of these are parsed.
+Supports text format 0.0.4 and OpenMetrics. Names are chosen by pattern when the endpoint is first read; from then on
+only their lines are parsed.
 """
 
 import math
@@ -30,7 +30,7 @@ SERIES_BUDGET = 200
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _ACCEPT = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.8,*/*;q=0.1"
 _HELP_LIMIT = 200
-_PARTS = ("_bucket", "_created", "_info")  # of histograms and the like: too many, or no numbers
+_PARTS = ("_bucket", "_created", "_info")  # parts of histograms and the like: too many, or not numbers
 
 
 _service = partial(series, family="service")
@@ -47,10 +47,10 @@ EXECUTIONS = _service("executions", "batches", "Batches that a model ran.", coun
 SERIES: tuple[Series, ...] = (
     QUEUE, RUNNING, KV_CACHE, PROMPT_TOKENS, OUTPUT_TOKENS, DONE, FAILED, PREEMPTED, QUEUE_TIME, EXECUTIONS,
 )  # fmt: skip
-"""What serving engines have in common, whatever each calls it."""
+"""Series that serving engines have in common, under one name."""
 
 
-# Which family a stranger's metric belongs to, by how its name begins; the first that fits.
+# The family of an unknown metric, by the start of its name; the first match counts.
 _FAMILIES: tuple[tuple[str, Family], ...] = (
     ("DCGM_FI_PROF_PCIE|DCGM_FI_DEV_PCIE|node_pci|pcie_|pci_", "pcie"),
     ("DCGM_FI_PROF_NVLINK|DCGM_FI_DEV_NVLINK|nvlink_", "nvlink"),
@@ -65,22 +65,22 @@ _UNITS = {
     "seconds": "s", "bytes": "B", "watts": "W", "joules": "J", "celsius": "degC", "hertz": "Hz", "ratio": "1",
     "percent": "%", "perc": "1", "milliseconds": "ms", "us": "us", "ms": "ms",
 }  # fmt: skip
-_MEANS = ("1", "%", "degC", "Hz")  # units whose sum over labels means nothing
+_MEANS = ("1", "%", "degC", "Hz")  # units whose sum over labels is meaningless
 
 
 @dataclass(frozen=True)
 class SelectedSeries:
-    """One series, and the samples it is made of."""
+    """One series, and the samples that it consists of."""
 
     series: Series
     factor: float = 1.0
-    mean: bool = False  # over the samples of several models or engines; else they are added
-    labels: dict[str, str] = field(default_factory=dict)  # that a sample must carry
+    mean: bool = False  # over the samples of several models or engines; otherwise they are added
+    labels: dict[str, str] = field(default_factory=dict)  # required labels of a sample
     least: float = -math.inf
     below: float = math.inf
 
     def takes(self, sample: ExpositionSample) -> bool:
-        """Whether it is one of them, and has a value: neither a mean nor a file can do with what is not finite."""
+        """Whether the sample belongs to the series, and has a finite value, which both means and files require."""
         if not (math.isfinite(sample.value) and self.least <= sample.value < self.below):
             return False
         return all(sample.labels.get(name, "") == value for name, value in self.labels.items())
@@ -90,14 +90,14 @@ VLLM = (
     ("vllm:num_requests_waiting", SelectedSeries(QUEUE)),
     ("vllm:num_requests_running", SelectedSeries(RUNNING)),
     ("vllm:kv_cache_usage_perc", SelectedSeries(KV_CACHE, mean=True)),
-    ("vllm:gpu_cache_usage_perc", SelectedSeries(KV_CACHE, mean=True)),  # before its version 0.10
+    ("vllm:gpu_cache_usage_perc", SelectedSeries(KV_CACHE, mean=True)),  # before vLLM version 0.10
     ("vllm:prompt_tokens_total", SelectedSeries(PROMPT_TOKENS)),
     ("vllm:generation_tokens_total", SelectedSeries(OUTPUT_TOKENS)),
     ("vllm:request_success_total", SelectedSeries(DONE)),
     ("vllm:num_preemptions_total", SelectedSeries(PREEMPTED)),
     ("vllm:request_queue_time_seconds_sum", SelectedSeries(QUEUE_TIME)),
 )
-"""How an engine calls each of the common series."""
+"""Each engine's name for each of the common series."""
 KNOWN = (
     *VLLM,
     ("nv_inference_pending_request_count", SelectedSeries(QUEUE)),
@@ -114,7 +114,7 @@ KNOWN = (
 
 
 class PrometheusEndpoint:
-    """One endpoint as a source. Its series are fixed when it is made; what it does not tell is NaN."""
+    """One endpoint as a source. Its series are fixed when it is created; a value that it does not report is NaN."""
 
     slow = True
 
@@ -154,12 +154,12 @@ class PrometheusEndpoint:
         return values
 
     def close(self) -> None:
-        """Nothing is held between two samples."""
+        """Do nothing: no resource is held between two samples."""
 
     def _fetch(self) -> str | None:
         from benchhouse.http.client import HttpClient, NoAnswer
 
-        if self._client is None:  # redirects are not followed: a monitor reads what it was told to read
+        if self._client is None:  # redirects are not followed: a monitor reads only the configured address
             self._client = HttpClient(LIMIT_S, limit_bytes=LIMIT_BYTES)
         try:
             answer = self._client.get(self._url, {"Accept": _ACCEPT})
@@ -180,7 +180,7 @@ class PrometheusEndpoint:
 
 
 def garbage(page: str) -> str:
-    """Why a page is not a page of metrics, else nothing. Looks at its beginning and end only."""
+    """Return why a page is not a page of metrics, otherwise an empty text. Checks only its start and end."""
     line = page.lstrip()[:4096].partition("\n")[0].rstrip()
     if line and not line.startswith("#") and parse_sample(line) is None:
         return f"answers no metrics but {line[:40]!r}"
@@ -192,9 +192,10 @@ def garbage(page: str) -> str:
 def choose(
     page: str, patterns: Sequence[str], labels: Sequence[str], exporter: ExporterName | None = None
 ) -> list[tuple[str, SelectedSeries]]:
-    """What to read of this page: the exporter's metrics, or by patterns, else what serving engines have in common.
+    """Return what to read from this page: the exporter's metrics, the patterns, or the series common to serving
+    engines.
 
-    A page without any of that is taken whole, histograms' buckets aside: the budget bounds it.
+    A page without any of these is read completely, except histogram buckets: the budget limits it.
     """
     known = exporters.KNOWN[exporter].metrics if exporter else None
     if not patterns and known is None:
@@ -220,9 +221,9 @@ def choose(
 
 
 def _unseen(patterns: Sequence[str], exporter: ExporterName | None) -> list[tuple[str, SelectedSeries]]:
-    """An endpoint that does not answer yet: whole names can be waited for, and what engines have in common.
+    """Return the series of an endpoint that does not answer yet: complete names, or those that engines have in common.
 
-    Not an exporter's: its series depend on the GPUs, queues or partitions that its page names.
+    There are none for an exporter: its series depend on the GPUs, queues, or partitions on its page.
     """
     if exporter:
         return []
@@ -255,7 +256,7 @@ def _plain(name: str) -> str:
 
 
 def _apart(chosen: Iterable[tuple[str, SelectedSeries]]) -> list[tuple[str, SelectedSeries]]:
-    """Two names that look alike in lower case get a number."""
+    """Add a number to names that are equal in lower case."""
     by_name: dict[str, tuple[str, SelectedSeries]] = {}
     for name, wanted in chosen:
         unique, number = wanted.series.name, 1
@@ -267,7 +268,7 @@ def _apart(chosen: Iterable[tuple[str, SelectedSeries]]) -> list[tuple[str, Sele
 
 
 def reader(chosen: Sequence[tuple[str, SelectedSeries]]) -> Callable[[str], list[float]]:
-    """A function from a page to the values, in the order of `chosen`; what is not finite is NaN."""
+    """Return a function from a page to the values, in the order of `chosen`; a value that is not finite is NaN."""
     by_name: dict[str, list[tuple[int, SelectedSeries]]] = {}
     for at, (name, wanted) in enumerate(chosen):
         by_name.setdefault(name, []).append((at, wanted))

@@ -1,4 +1,4 @@
-"""From what a sampler took to files: a Parquet file a scope, and the summary."""
+"""Converts a sampler's recording to files: one Parquet file per scope, and the summary."""
 
 import json
 import re
@@ -20,15 +20,15 @@ from benchhouse.worker.monitors.tree import TRIAL
 SUMMARY = "summary.json"
 TIME = "time_s"
 _PERCENTILES = ("p95", "p99")
-_LEAST = 0.5  # of the interval: over less, a counter of clock ticks gives no rate
-_WINDOW_S, _MOST_WINDOWS = 2.0, 12  # in which nodes are compared; some series are read once a second only
+_LEAST = 0.5  # of the interval: over a shorter time, a counter of clock ticks gives no rate
+_WINDOW_S, _MOST_WINDOWS = 2.0, 12  # for the comparison of nodes; some series are read only once a second
 _FEW = 2  # samples of a trial shorter than an interval: one at its start, one at its end
 
 
 def write(
     folder: Path, recording: Recording, started: str, duration_s: float, phases: Iterable[Phase]
 ) -> TelemetrySummary:
-    """Write a Parquet file a scope, and summary.json. An OSError leaves no half-written file behind."""
+    """Write one Parquet file per scope, and summary.json. An OSError leaves no half-written file behind."""
     summary = summarise(recording, started, duration_s, phases)
     folder.mkdir(exist_ok=True)
     made: list[Path] = []
@@ -38,7 +38,7 @@ def write(
                 made.append(folder / file)
                 made[-1].write_bytes(as_parquet(track, started))
         made.append(folder / SUMMARY)
-        # Last and whole: where it is, the others are.
+        # Last and atomically: if it exists, the others do.
         write_text(made[-1], summary.model_dump_json(exclude_defaults=True) + "\n", sync=False)
     except OSError:
         for path in made:
@@ -50,7 +50,7 @@ def write(
 
 
 def as_parquet(track: Track, started: str) -> bytes:
-    """Times in seconds since `started`, then a column a series, counters as they are."""
+    """Encode the times in seconds since `started`, then one column per series, with raw counters."""
     names = [TIME, *(series.name for series in track.series)]
     about = json.dumps([series.model_dump(exclude_defaults=True) for series in track.series])
     columns = {name: track.column(at) for at, name in enumerate(names)}
@@ -58,7 +58,7 @@ def as_parquet(track: Track, started: str) -> bytes:
 
 
 def summarise(recording: Recording, started: str, duration_s: float, given: Iterable[Phase]) -> TelemetrySummary:
-    """By scope, series and phase. Of two samples only the whole can be summarised."""
+    """Summarize by scope, series, and phase. With two samples, only the whole trial can be summarized."""
     few = all(track.samples <= _FEW for track in recording.tracks)
     phases = all_phases([] if few else given, duration_s)
     parts: dict[str, list[Phase]] = {}
@@ -114,7 +114,8 @@ def _scope(track: Track, parts: dict[str, list[Phase]], interval_s: float) -> te
 
 
 def _abnormal(recording: Recording, phases: Sequence[Phase]) -> telemetry.AbnormalNode | None:
-    """In the longest steady phase, else in the whole, where that has enough windows of two samples or more."""
+    """Find an abnormal node in the longest steady phase, or in the whole if there is none. None if it has too few
+    windows of two or more samples."""
     from benchhouse.analysis.playbooks.abnormal_node import LEAST_WINDOWS, NodeSeries, find_abnormal
 
     longest = max(phases, key=lambda phase: (phase.name == STEADY, phase.end_s - phase.begin_s))
@@ -127,7 +128,7 @@ def _abnormal(recording: Recording, phases: Sequence[Phase]) -> telemetry.Abnorm
     rows, servers = list[NodeSeries](), set[str]()
     for track in recording.tracks:
         node, part = track.node or recording.node, track.scope.removeprefix(f"{track.node}/")
-        if not track.node and part in (STEPS, TRIAL):  # the experiment itself runs nowhere else
+        if not track.node and part in (STEPS, TRIAL):  # the experiment itself runs on no other node
             part = TRIAL if part == STEPS else ""
         if part.startswith("service:"):
             servers.add(node)
@@ -144,13 +145,14 @@ def _abnormal(recording: Recording, phases: Sequence[Phase]) -> telemetry.Abnorm
                 NodeSeries(node, part, item.name, item.summary_unit, [nan if f is None else f.avg for f in figures])
             )
     work = [row.values for row in rows if (row.scope, row.series) == (TRIAL, "cpu")]
-    common = [at for at in range(count) if not any(isnan(values[at]) for values in work)]  # steps begin later
+    common = [at for at in range(count) if not any(isnan(values[at]) for values in work)]  # steps start later
     rows = [row._replace(values=[row.values[at] for at in common]) for row in rows]
     return find_abnormal([row for row in rows if not isnan(sum(row.values))], servers)
 
 
 def _energies(tracks: Sequence[Track], phase: Phase) -> dict[str, float]:
-    """By scope: by its meter where a device has one, else by its power over time. Empty where one is unknown."""
+    """Return the energy by scope: from its meter if a device has one, otherwise its power over time. Empty if any is
+    unknown."""
     used: dict[str, float] = {}
     for track in tracks:
         columns = list(enumerate(track.series, start=1))
@@ -170,16 +172,16 @@ def _growth(times: Sequence[float], values: Sequence[float], phase: Phase) -> fl
 
 
 def _unseen(times: Sequence[float], phase: Phase) -> float:
-    """By how much the part of a phase that was read is to be raised to all of it; NaN where that is less than half.
+    """Return the factor that extrapolates the sampled part of a phase to all of it; NaN if that part is less than half.
 
-    A GPU is opened after a trial has begun: what it drew before its first reading is taken to be as much a second.
+    A GPU is opened after a trial has started: its power before the first reading is assumed to be the same.
     """
     seen_s, length_s = min(phase.end_s, times[-1]) - max(phase.begin_s, times[0]), phase.end_s - phase.begin_s
     return length_s / seen_s if seen_s >= length_s / 2 else nan
 
 
 def all_phases(given: Iterable[Phase], duration_s: float) -> list[Phase]:
-    """The whole, the given ones (cut to the trial's time), and around `steady` what came before and after."""
+    """Return the whole, the given phases (cut to the trial's time), and the times before and after `steady`."""
     cut = [(phase.name, max(0.0, phase.begin_s), min(duration_s, phase.end_s)) for phase in given]
     kept = [Phase(name=name, begin_s=begin_s, end_s=end_s) for name, begin_s, end_s in cut if begin_s < end_s]
     phases = [Phase(name=WHOLE, begin_s=0.0, end_s=duration_s)]
@@ -194,7 +196,7 @@ def all_phases(given: Iterable[Phase], duration_s: float) -> list[Phase]:
 
 
 def gauge_stats(times: Sequence[float], values: Sequence[float], parts: Sequence[Phase]) -> Stats | None:
-    """Of the values that were seen in these parts of the time, None where none was."""
+    """Return statistics of the values in these parts of the time; None if there are none."""
     seen: list[float] = []
     for part in parts:
         seen += values[bisect_left(times, part.begin_s) : bisect_right(times, part.end_s)]
@@ -207,9 +209,9 @@ def gauge_stats(times: Sequence[float], values: Sequence[float], parts: Sequence
 def counter_stats(
     times: Sequence[float], values: Sequence[float], parts: Sequence[Phase], interval_s: float
 ) -> Stats | None:
-    """Of the growth a second. The mean is over the parts themselves, the rest over the intervals inside them.
+    """Return statistics of the growth per second; the mean is over the parts, the rest over the intervals inside them.
 
-    So the mean may lie beyond what these tell; the greatest is at least the mean, and the least at most.
+    So the mean may be outside of the range of the intervals; minimum and maximum are extended to include it.
     """
     if isnan(sum(values)):
         known = [at for at, value in enumerate(values) if not isnan(value)]
@@ -236,7 +238,7 @@ def counter_stats(
 
 
 def energy_j(times: Sequence[float], watts: Sequence[float], part: Phase) -> float:
-    """Power over time, by trapezoids, its ends interpolated; NaN where fewer than two values are known."""
+    """Integrate power over time by trapezoids with interpolated ends; NaN if fewer than two values are known."""
     known = [(time, value) for time, value in zip(times, watts, strict=True) if not isnan(value)]
     if len(known) < 2:
         return nan
@@ -250,7 +252,7 @@ def energy_j(times: Sequence[float], watts: Sequence[float], part: Phase) -> flo
 
 
 def _at(times: Sequence[float], values: Sequence[float], when_s: float) -> float:
-    """The value between two samples, linearly."""
+    """Interpolate linearly between two samples."""
     after = bisect_left(times, when_s)
     if after == 0 or times[after] == when_s:
         return values[after]
