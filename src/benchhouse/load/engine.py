@@ -41,10 +41,10 @@ def run_load(
     records: Path | None = None,
     spread: LoadNodes | None = None,
 ) -> LoadRecord:
-    """Offer the load that `shape` says to the driver, and return the book of it.
+    """Run the load that `shape` describes with the driver, and return its record.
 
-    `driver()` makes a driver: an HTTP driver is made once, a call driver in each thread. `records` is where one row a
-    request is written as Parquet, if the shape asks for it. `spread` says where other nodes are.
+    `driver()` creates a driver: an HTTP driver is created once, a call driver in each thread. `records` is the Parquet
+    file for one row per request, if the shape enables it. `spread` describes the other nodes.
     """
     load = LoadSpec(driver, source, shape, tally, servers, records)
     if spread is not None and shape.nodes != "own":
@@ -68,7 +68,7 @@ def run_load(
 
 @dataclass
 class LoadSpec:
-    """All that a load process is to know. It is prepared once on each node."""
+    """Everything that a load process must know. It is prepared once on each node."""
 
     driver: Callable[[], Any]
     source: RequestSource
@@ -78,17 +78,17 @@ class LoadSpec:
     records: Path | None
     first: Any = None
     endpoints: list[HttpEndpoint] = field(default_factory=list)
-    trace: str = field(default_factory=partial(token_hex, 8))  # how ids of its requests begin
-    chosen: str = ""  # why there are so many load processes, where the engine was to say
+    trace: str = field(default_factory=partial(token_hex, 8))  # prefix of its request ids
+    chosen: str = ""  # why the engine chose this number of load processes; empty if it did not choose
 
     def plain(self) -> "LoadSpec":
-        """The same, fit to be sent: an HTTP driver is sent as it is, whatever made it."""
+        """Return a copy that can be pickled: an HTTP driver itself replaces the function that creates it."""
         driver = self.driver()
         return replace(self, driver=partial(_same, driver)) if driver.transport == "http" else self
 
     def prepare(self) -> None:
-        """Find the servers, settle `processes: auto` and raise the limits; raises BenchError where that can't be
-        done."""
+        """Find the servers, decide `processes: auto`, and raise the limits. Raises BenchError if that is not
+        possible."""
         self.first = self.driver()
         if self.first.transport == "http":
             self.endpoints = self.servers.endpoints(self.first.url)
@@ -98,21 +98,21 @@ class LoadSpec:
             _check_ports(self.shape, len(self.endpoints))
 
     def choose_processes(self, nodes: int = 1) -> None:
-        """Where the scenario leaves their number to the engine, on so many nodes."""
+        """Choose the number of load processes on this number of nodes, if the scenario leaves it to the engine."""
         if self.shape.processes != "auto":
             return
         driver = self.first or self.driver()
         http = driver.transport == "http"
         addresses = [str(endpoint.address[0]) for endpoint in self.endpoints]
         machine = this_machine(addresses or self.servers.urls or ([driver.url] if http else []))
-        if self.shape.nodes not in ("own", "all"):  # others than that of the experiment, which this is
+        if self.shape.nodes not in ("own", "all"):  # nodes other than the experiment's, which is this one
             machine = replace(machine, serves=False)
         choice = choose(self.shape, self.source, machine, nodes=nodes, cost_s=request_cost_s if http else None)
         self.chosen = choice.why
         self.shape = self.shape.model_copy(update={"processes": choice.processes})
 
     def run(self, shard: int, wait_for_edge: Callable[[], int], pulse: Pulse | None = None) -> LoadRecord:
-        """What one load process does."""
+        """Run one load process. Return its record."""
         shape, endpoints = self.shape, self.endpoints
         most = first_connections(shape) if shape.open_loop else shape.most_in_flight
         book = LoadRecord(self.tally(), len(shape.objectives.clauses) if shape.objectives else 0)
@@ -124,7 +124,7 @@ class LoadSpec:
         book.drains = 0 if shape.open_loop or shape.requests is None else mine
         load: SocketLoad | ThreadLoad
         if endpoints:
-            turned = shard % len(endpoints)  # each load process begins at another
+            turned = shard % len(endpoints)  # each load process starts with a different endpoint
             load = SocketLoad(self.first, self.source, shape, book, endpoints[turned:] + endpoints[:turned])
             load.traces = Traces(self.trace) if book.spool else None
         else:
@@ -132,7 +132,7 @@ class LoadSpec:
         if problem := load.prepare(mine):
             raise NotReached(problem)
         gc.collect()
-        gc.disable()  # a collection in mid-run is a pause in every open stream
+        gc.disable()  # a collection during the run is a pause in every open stream
         try:
             load.run(SendSchedule(shape, wait_for_edge(), shard))
         finally:
@@ -147,7 +147,7 @@ class LoadSpec:
 
 
 def _check_ports(shape: Shape, addresses: int) -> None:
-    """Refuse more connections to one address than this machine has ports for."""
+    """Reject more connections to one address than this machine has ports for."""
     try:
         low, high = map(int, _PORT_RANGE.read_text().split())
     except (OSError, ValueError):
@@ -163,17 +163,17 @@ def _check_ports(shape: Shape, addresses: int) -> None:
 
 
 def _same(driver: Any) -> Any:
-    """A driver that is there already, as if it were made; a lambda could not be sent."""
+    """Return an existing driver as if it were created; a lambda could not be pickled."""
     return driver
 
 
 def first_connections(shape: Shape) -> int:
-    """Connections that an open loop begins with; it opens more when they are needed."""
+    """Return the number of connections with which an open loop starts; it opens more if needed."""
     return min(shape.max_in_flight, max(16, int(2 * math.sqrt(shape.rps or 0))))
 
 
 def _allow_files(shape: Shape) -> Shape:
-    """Raise this process's limit of open files to what the load needs, or refuse the load; only the default bound of an
+    """Raise this process's limit of open files to what the load needs, or reject the load. Only the default limit of an
     open loop, which is hardly ever reached, is lowered instead."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = math.ceil(shape.most_in_flight / shape.shards) + _SPARE_FILES

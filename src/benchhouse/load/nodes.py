@@ -1,7 +1,7 @@
-"""Load processes on other nodes: one helper a node forks them there; lines go over a link, books through files.
+"""Load processes on other nodes: one helper per node forks them there; lines use a link, load records use files.
 
-Each node's monotonic clock is compared with ours by question and answer just before the start, so that one edge means
-one moment everywhere, whatever the nodes' wall clocks say, and so that every stamp can be told in our time.
+Each node's monotonic clock is compared with ours by round trips just before the start, so that one start edge is the
+same moment everywhere, whatever the nodes' wall clocks show, and every stamp can be converted to our time.
 """
 
 import json
@@ -23,12 +23,12 @@ from benchhouse.processes.python_command import python_command
 from benchhouse.schema.errors import BenchError
 
 EDGE_NS = 250_000_000  # from the moment that all are ready to the start
-_CLOCK_QUERIES = 21  # the quickest answer counts
+_CLOCK_QUERIES = 21  # the fastest answer counts
 _END_S = 10.0
 
 
 class Link(Protocol):
-    """The two ends of lines to `benchhouse.load.node` on some node."""
+    """A line-based connection to `benchhouse.load.node` on some node."""
 
     @property
     def handle(self) -> int:
@@ -37,17 +37,17 @@ class Link(Protocol):
     def send(self, data: bytes) -> None: ...
 
     def how(self) -> str:
-        """How it ended, once it has."""
+        """Return how it ended, once it has ended."""
 
     def close(self) -> None:
-        """End it; returns when it has ended."""
+        """End it. Returns when it has ended."""
 
 
 class NodeCommand:
     """A link to a process that a command starts there, such as a step of a batch job."""
 
     def __init__(self, prefix: Sequence[str], arguments: Sequence[str]) -> None:
-        """`prefix` is what a command must begin with to run there."""
+        """`prefix` is what a command must start with to run there."""
         command = [*prefix, *python_command(), "-m", "benchhouse.load.node", *arguments]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -75,17 +75,17 @@ class NodeCommand:
 
 @dataclass
 class LoadNodes:
-    """Where load processes may run besides here, and what became of it."""
+    """The other nodes for load processes, and facts about each after the load."""
 
     nodes: Sequence[str]
     link_to: Callable[[str, Sequence[str]], Link]  # starts `benchhouse.load.node` there, with these arguments
-    folder: Path  # seen by all nodes; it is made and taken away
+    folder: Path  # visible to all nodes; created and removed here
     facts: dict[str, Any] = field(default_factory=dict)
 
 
 def on_nodes(load: Any, processes: int, spread: LoadNodes) -> LoadRecord:
-    """Spread the load processes over the nodes in turn, give them one start time, and merge their books exactly. A node
-    that is lost takes its processes with it. `load` must be fit for pickling."""
+    """Distribute the load processes over the nodes in turn, give them one start time, and merge their records exactly.
+    If a node is lost, its processes are lost. `load` must support pickling."""
     if len(spread.nodes) > processes:
         raise BenchError(
             f"{len(spread.nodes)} nodes need at least as many load processes, and there are {processes}",
@@ -122,7 +122,7 @@ def on_nodes(load: Any, processes: int, spread: LoadNodes) -> LoadRecord:
 
 
 class _Helper:
-    """The load processes of one node, as seen from here."""
+    """The load processes of one node, controlled from here."""
 
     def __init__(self, node: str, shards: list[int], spread: LoadNodes) -> None:
         self.node, self.shards = node, shards
@@ -170,7 +170,8 @@ class _Helper:
         self.over |= not block
 
     def results(self) -> dict[int, LoadRecord | Lost]:
-        """By shard, in our own time. What it wrote counts; of a node that is lost, its last beat does."""
+        """Return the records by shard, in our own time. What the helper wrote counts; for a lost node, its last
+        heartbeat."""
         try:
             results: dict[int, LoadRecord | Lost] = pickle.loads(self._file.read_bytes())  # noqa: S301 - from our own helper
         except (OSError, EOFError, pickle.UnpicklingError):
@@ -197,13 +198,13 @@ class _Helper:
             self._link.send(f"{line}\n".encode())
 
     def _block(self) -> bytes:
-        """Some bytes; none when there will be no more."""
+        """Return some bytes; empty at the end."""
         with suppress(ConnectionResetError):
             return os.read(self.handle, 1 << 16)
         return b""
 
     def _line(self) -> str:
-        """The next line; empty when there is none any more."""
+        """Return the next line; empty if there are no more."""
         while b"\n" not in self._rest:
             block = self._block()
             if not block:
@@ -214,7 +215,7 @@ class _Helper:
 
 
 def _listen(helpers: Sequence[_Helper]) -> None:
-    """Until all are done or have ended."""
+    """Read from all helpers until they are done or have ended."""
     with selectors.DefaultSelector() as selector:
         for helper in helpers:
             selector.register(helper.handle, selectors.EVENT_READ, helper)

@@ -1,6 +1,6 @@
-"""Service-level objectives as people write them: `ttft.p99<300ms,error<0.1%`.
+"""Service-level objectives as written by people: `ttft.p99<300ms,error<0.1%`.
 
-Every clause comes down to one question about a request, "is it over?", and to the share of requests that may be.
+Every clause consists of one question about a request, "is it over the limit?", and the share of requests that may be.
 """
 
 import re
@@ -14,7 +14,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.quoting import quote
 
 METRICS = ("ttft", "itl", "tpot", "e2e", "latency")
-"""The times that every load experiment may be asked for; an experiment with others passes its own names."""
+"""The times of every load experiment; an experiment with others passes its own names."""
 
 _SHARES = {"error": "<", "goodput": ">"}
 _NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
@@ -29,7 +29,7 @@ _CLAUSE = re.compile(
 class Clause(Model):
     """One limit, and the share of all requests that may be over it.
 
-    `<=` is read as `<`: times are whole nanoseconds, where the two can't be told apart in practice.
+    `<=` is read as `<`: times are whole nanoseconds, so the two do not differ in practice.
     """
 
     metric: str = Field(description="What is limited: a time such as ttft, or error, or goodput.")
@@ -40,12 +40,12 @@ class Clause(Model):
     def __str__(self) -> str:
         if self.metric in _SHARES:
             share = self.share if self.metric == "error" else 1.0 - self.share
-            return f"{self.metric}{_SHARES[self.metric]}{share * 100:.10g}%"  # all but what binary rounding made
+            return f"{self.metric}{_SHARES[self.metric]}{share * 100:.10g}%"  # removes binary rounding
         return f"{self.metric}.p{(self.quantile or 0) * 100:.10g}<{_show_ns(self.limit or 0)}"
 
 
 class Slo(Model):
-    """What a service must keep to: all clauses, in the order in which they were written."""
+    """The objectives of a service: all clauses, in the order in which they were written."""
 
     clauses: tuple[Clause, ...] = Field(min_length=1)
 
@@ -53,7 +53,7 @@ class Slo(Model):
         return ",".join(str(clause) for clause in self.clauses)
 
     def over(self, times_ns: Mapping[str, int], error: bool = False) -> tuple[bool, ...]:
-        """For one request: which clauses it is over.
+        """Return for each clause whether one request is over it.
 
         A request that failed is over every clause, because it did not answer in time either. A time that a good answer
         does not have (no second token, no tpot) is not over. `goodput` counts requests over any of the other clauses.
@@ -63,7 +63,7 @@ class Slo(Model):
 
 
 def missed(slo: Slo | None, times_ns: Mapping[str, int | None] | None) -> int:
-    """A bit mask of the clauses that one request is over; `times_ns` is None where it failed."""
+    """Return a bit mask of the clauses that one request is over; `times_ns` is None if it failed."""
     if slo is None:
         return 0
     times = {name: time for name, time in (times_ns or {}).items() if time is not None}
@@ -71,7 +71,7 @@ def missed(slo: Slo | None, times_ns: Mapping[str, int | None] | None) -> int:
 
 
 def parse_slo(text: str, metrics: Collection[str] = METRICS, path: str = "slo") -> Slo:
-    """Read an SLO; every mistake in it is raised at once, with its place. `path` says where the text stood."""
+    """Parse an SLO. Raises all of its mistakes at once, with their places; `path` names the source of the text."""
     clauses: list[Clause] = []
     problems: list[Problem] = []
     at = 0
@@ -91,7 +91,7 @@ def parse_slo(text: str, metrics: Collection[str] = METRICS, path: str = "slo") 
 
 
 class _Mistake(Exception):  # noqa: N818 it never leaves this file
-    """What is wrong with one clause; `at` counts from the start of the clause."""
+    """A mistake in one clause; `at` counts from the start of the clause."""
 
     def __init__(self, message: str, at: int, width: int = 1, expected: str = "", suggestion: str = "") -> None:
         super().__init__(message)
@@ -115,7 +115,7 @@ def _parse_clause(part: str, metrics: Collection[str]) -> Clause:
         raise _Mistake(message, *_span(match, "op"), _EXAMPLE, operator if written else "")
     if match["number"] is None:
         raise _Mistake("a number is missing", *_span(match, "unit"), _EXAMPLE)
-    number = Fraction(match["number"])  # as written, exactly: 0.1% must not become 0.10000000000000000555%
+    number = Fraction(match["number"])  # exactly as written: 0.1% must not become 0.10000000000000000555%
     return _share_clause(match, number) if match["metric"] in _SHARES else _time_clause(match, number)
 
 
@@ -151,7 +151,7 @@ def _time_clause(match: re.Match[str], number: Fraction) -> Clause:
 
 
 def _span(match: re.Match[str], group: str) -> tuple[int, int]:
-    """Where a group stands and how wide it is; an absent one stands at the end of the clause."""
+    """Return the position and width of a group; an absent one is at the end of the clause."""
     start, end = match.span(group)
     return (start, end - start) if start >= 0 else (len(match.string.rstrip()), 1)
 
@@ -165,6 +165,6 @@ def _first(part: str) -> int:
 
 
 def _show_ns(limit: int) -> str:
-    """In the largest unit that needs no fraction: `300ms`, `2s`, `1500ms`."""
+    """Format with the largest unit that needs no fraction: `300ms`, `2s`, `1500ms`."""
     unit = next(name for name in ("s", "ms", "us", "ns") if limit % _NANOSECONDS[name] == 0)
     return f"{limit // _NANOSECONDS[unit]}{unit}"

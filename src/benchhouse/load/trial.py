@@ -1,4 +1,4 @@
-"""What every load experiment does around its load: offer it, keep the evidence, say whether it measured anything."""
+"""The common part of all load experiments: run the load, keep the evidence, and judge whether it measured anything."""
 
 import csv
 from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ def offer(
     where: str,
     servers: EndpointServers = EndpointServers(),  # noqa: B008 - frozen
 ) -> LoadRecord:
-    """Run the load; a server (`where`) that can't be reached and a load that can't be offered fail the trial."""
+    """Run the load. An unreachable server (`where`) or a load that can't be generated fails the trial."""
     records = ctx.artifacts / "requests.parquet"
     spread = _spread(shape, ctx)
     try:
@@ -66,7 +66,7 @@ def offer(
 
 
 def _spread(shape: Shape, ctx: Context) -> LoadNodes | None:
-    """Where the load processes run, where that is not here."""
+    """Return the nodes of the load processes; None if they run on this one."""
     if shape.nodes == "own":
         return None
     folder = ctx.artifacts / ".load"
@@ -80,7 +80,7 @@ def _spread(shape: Shape, ctx: Context) -> LoadNodes | None:
 
 
 def advised(kind: str, message: str) -> str:
-    """The message of a failure to connect, and what to check where its kind tells."""
+    """Return the message of a failure to connect, with what to check if its kind is known."""
     return f"{message} ({_ADVICE[kind]})" if kind in _ADVICE else message
 
 
@@ -89,7 +89,8 @@ def with_hint(error: BenchError) -> str:
 
 
 def keep_book(book: LoadRecord, shape: Shape, ctx: Context, *, embedded: bool = False) -> Certificate:
-    """Evidence of a load beside its numbers, also for a failed trial. `embedded`: measured inside the load process."""
+    """Store the evidence of a load in addition to its numbers, also for a failed trial. `embedded`: it was measured
+    inside the load process."""
     if embedded:
         book.late_ns = 0  # its threads wait for cores on which the others compute what is measured
     certificate = certify(book, shape, embedded=embedded)
@@ -111,8 +112,9 @@ def keep_book(book: LoadRecord, shape: Shape, ctx: Context, *, embedded: bool = 
 
 
 def write_intervals(path: Path, book: LoadRecord, slo: Slo | None) -> None:
-    """One row a second of the measured window, the last one maybe of a part of it. `sent`, `completed` and `errors`
-    happened in it, `in_flight` holds at its end; `due`, `good` and `over:...` are of requests due in it."""
+    """Write one row per second of the measured window; the last may be partial. `sent`, `completed`, and `errors` count
+    events in the second, `in_flight` is the value at its end; `due`, `good`, and `over:...` count requests due in it.
+    """
     clauses = [f"over:{clause}" for clause in slo.clauses] if slo else []
     columns = ("sent", "completed", "errors", "in_flight", "due", "good")
     last = int(book.window_s) if book.window_s % 1 else int(book.window_s) - 1
@@ -125,7 +127,7 @@ def write_intervals(path: Path, book: LoadRecord, slo: Slo | None) -> None:
 
 
 def emit_rates(book: LoadRecord, shape: Shape, ctx: Context) -> float:
-    """Emit what every load experiment measures (`load.metrics`); returns the requests a second."""
+    """Emit the metrics of every load experiment (`load.metrics`). Return the requests per second."""
     requests_per_s = book.answers_per_s(open_loop=shape.open_loop)
     emit_rate("requests_per_s", requests_per_s, book, shape, ctx)
     ctx.emit("error_rate", book.failed / (book.failed + book.succeeded))
@@ -138,13 +140,13 @@ def emit_rates(book: LoadRecord, shape: Shape, ctx: Context) -> float:
 
 
 def emit_rate(name: str, value: float, book: LoadRecord, shape: Shape, ctx: Context) -> None:
-    """Emit a rate with how far it can be off."""
+    """Emit a rate with its uncertainty."""
     emit_bounded_rate(name, value, _late_share(book, shape), shape.error_share, ctx)
 
 
 def emit_bounded_rate(name: str, value: float, late: float | None, taken: float, ctx: Context) -> None:
-    """As `emit_rate`: nothing is answered while a client is late with its next request, a share `late` of its time.
-    None: that is not known."""
+    """Emit a rate with its uncertainty: nothing is answered while a client is late with its next request, a share
+    `late` of its time. None means unknown."""
     ctx.emit(name, value)
     if late is not None:
         ctx.bound(name, {"value": value * late}, ["value"] if late > taken else ())
@@ -157,13 +159,14 @@ def warn_of_rates(late: float, taken: float, clients: str, requests: str, ctx: C
 
 
 def _late_share(book: LoadRecord, shape: Shape) -> float:
-    """Of the time of all clients of a closed loop, in which they had an answer and were late with the next request."""
+    """Return the share of the time of all closed-loop clients in which they had an answer but were late with the next
+    request."""
     whole_ns = (shape.concurrency or 0) * book.window_s * 1e9
     return book.late_ns / whole_ns if whole_ns else 0.0
 
 
 def emit_times(streams: Mapping[str, ValueStream], book: LoadRecord, shape: Shape, ctx: Context) -> None:
-    """Emit times with how far each figure can be off; those beyond what is taken are INVALID by name, and told."""
+    """Emit times with the uncertainty of each figure; those above the limit are INVALID by name, and reported."""
     waits, threads = book.unseen, book.calls > 0
     bounded = {name: (stream.histogram, stream.bounds_ns(waits)) for name, stream in streams.items()}
     emit_bounded(bounded, shape.error_limit, shape.error_share, ctx, threads=threads)
@@ -177,7 +180,7 @@ def emit_bounded(
     *,
     threads: bool,
 ) -> None:
-    """As `emit_times`, of times and the bounds of their figures in nanoseconds, which may be unknown: empty."""
+    """Emit times with the bounds of their figures in nanoseconds; empty bounds mean unknown."""
     refused: list[str] = []
     for name, (histogram, bounds_ns) in times.items():
         ctx.distribution(name, histogram)
@@ -200,12 +203,12 @@ def emit_bounded(
 
 
 def judge(book: LoadRecord, certificate: Certificate, ctx: Context) -> None:
-    """A load without a good answer measured nothing; one that was not offered as asked is invalid."""
+    """Judge the load: without a good answer it fails; if it was not offered as requested, it is invalid."""
     kind, count = (book.errors.most_common(1) or [("no error was told", 0)])[0]
     first = f"{kind} {count} times: {book.details.get(kind, '')}" if count else kind
     if book.stopped:
         ctx.fail(book.stop_code, f"{book.stopped}, after {book.succeeded} good answers ({first})")
-    if not book.succeeded and not book.failed:  # of a closed loop: the requests of the warm-up outlasted the window
+    if not book.succeeded and not book.failed:  # closed loop: the requests of the warm-up lasted longer than the window
         ctx.fail("window_too_short", f"no request began in the window of {book.window_s:g} s: lengthen it")
     if not book.succeeded:
         ctx.fail("no_good_answer", f"none of {book.failed} measured requests was answered well: {first}")

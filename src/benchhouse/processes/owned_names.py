@@ -1,4 +1,4 @@
-"""Names that carry their owner, so that whatever a killed worker left behind can be told from what is in use."""
+"""Names that contain their owner, so that leftovers of a killed worker can be distinguished from what is in use."""
 
 import contextlib
 import itertools
@@ -15,7 +15,7 @@ from benchhouse.processes.tree import values_of
 
 _OWNED = re.compile(r"(?P<name>[a-z0-9-]+)-(?P<owner>p\d+-s\d+-n\d+)-c\d+")
 _TEMPORARY = re.compile(r"\..+\.(?P<boot>[0-9a-f]{12})-(?P<owner>p\d+-s\d+-n\d+)\.tmp")
-_STALE_S = 3600.0  # whoever writes a file of a workspace is done long before
+_STALE_S = 3600.0  # writing any file of a workspace takes far less time
 _serial = itertools.count(1)
 
 
@@ -25,18 +25,19 @@ def owned_name(name: str) -> str:
 
 
 def is_left_behind(entry: str, prefix: str) -> bool:
-    """Whether a folder or cgroup of that name begins with `prefix` and its owner has ended."""
+    """Whether a folder or cgroup of that name starts with `prefix` and its owner has ended."""
     owned = _OWNED.fullmatch(entry)
     return owned is not None and owned["name"].startswith(prefix.lower()) and is_gone(owned["owner"])
 
 
 def temporary_name(name: str) -> str:
-    """For what is to be called `name` once it is whole; other machines may write into the same folder."""
+    """Return the name to use until a file is complete and renamed to `name`; other machines may write to the same
+    folder."""
     return f".{name}.{boot()}-{identity()}.tmp"
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder and everything in it, as far as that can be done; links are removed, not followed.
+    """Remove a folder and everything in it, as far as possible; links are removed, not followed.
 
     Folders may be nested deeper than a path can name, so each subfolder is moved to the top before it is emptied.
     """
@@ -54,7 +55,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def _emptied(folder: str) -> Iterator[str]:
-    """Remove the files of a folder; the paths of its subfolders, made writable."""
+    """Remove the files of a folder. Yield the paths of its subfolders, made writable."""
     for entry in list(os.scandir(folder)):
         if entry.is_dir(follow_symlinks=False):
             os.chmod(entry.path, 0o700)  # noqa: PTH101
@@ -64,9 +65,9 @@ def _emptied(folder: str) -> Iterator[str]:
 
 
 def sweep_temporaries(folder: Path) -> list[str]:
-    """Remove what killed processes left unfinished in a folder; the names.
+    """Remove what killed processes left unfinished in a folder. Return the names.
 
-    That of a process that lives stays. Whether one of another machine or container does, only its age can say.
+    Files of living processes stay. For another machine or container, only the age can decide.
     """
     swept = []
     for name in os.listdir(folder) if folder.is_dir() else ():  # noqa: PTH208 - names
@@ -84,17 +85,17 @@ def _is_stale(path: Path) -> bool:
 
 
 def make_scratch(name: str) -> Path:
-    """A new private folder below $TMPDIR; `sweep_scratch` finds it should its owner be killed."""
+    """Create a private folder below $TMPDIR; `sweep_scratch` finds it if its owner is killed."""
     folder = Path(tempfile.gettempdir()) / owned_name(name)
     folder.mkdir(mode=0o700)
     return folder
 
 
 class Scratch:
-    """The private folder of a trial: an empty `work`, and `result`, which is empty too.
+    """The private folder of a trial: an empty folder `work`, and the file `result`, which is also empty.
 
-    A worker that goes on to the next trial hands it on where the last one left nothing there: to make and remove three
-    entries is a good part of what a short trial costs.
+    A worker reuses it for its next trial if the previous one left nothing there: creating and removing three entries is
+    a large part of the cost of a short trial.
     """
 
     def __init__(self, name: str) -> None:
@@ -104,7 +105,7 @@ class Scratch:
         self._mode = self.work.stat().st_mode
 
     def renew(self) -> bool:
-        """Empty the result; False where there is anything else that the next trial must not find."""
+        """Empty the result. Return False if the folder contains anything else, which the next trial must not find."""
         try:
             if set(os.listdir(self.folder)) - {"work", "result.json"} or os.listdir(self.work):  # noqa: PTH208 - names
                 return False
@@ -125,7 +126,7 @@ class Scratch:
 
 
 def sweep_scratch(prefix: str) -> None:
-    """Remove the scratch folders of workers that were killed; what is another user's stays."""
+    """Remove the scratch folders of workers that were killed; those of other users stay."""
     with contextlib.suppress(OSError):
         for path in Path(tempfile.gettempdir()).iterdir():
             if is_left_behind(path.name, prefix):
@@ -133,5 +134,5 @@ def sweep_scratch(prefix: str) -> None:
 
 
 def left_processes() -> list[int]:
-    """Processes that were started below an orchestrator which has ended."""
+    """Return the processes that were started below an orchestrator that has ended."""
     return [pid for pid, owner in values_of(OWNER) if is_gone(owner)]

@@ -1,7 +1,7 @@
-"""The agent on each further node of a trial: `python -m benchhouse.worker --agent`, which does what `node_call` asks.
+"""The agent on each further node of a trial: `python -m benchhouse.worker --agent`, which runs requests of `node_call`.
 
-It is kept by the slot there (`cluster_node`), tells where it listens, and ends with its input. A connection is one
-command, and a process of its own holds it: when the connection ends, so does all that the command has started.
+The slot there keeps it running (`cluster_node`). It reports its port, and ends with its input. Each connection is one
+command, held by its own process: when the connection ends, so does everything that the command has started.
 """
 
 import contextlib
@@ -43,17 +43,17 @@ from benchhouse.worker.node_call import (
 )
 from benchhouse.worker.nodes import ADDRESS, NODE
 
-LIMITS = "BENCHHOUSE_LIMITS"  # of what a trial starts here, all together, as JSON
+LIMITS = "BENCHHOUSE_LIMITS"  # of everything that a trial starts here, all together, as JSON
 _OF_NODE = (NODE, ADDRESS, PLACED, OWNER, "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HOSTNAME")
-"""Variables that are those of this node, whatever whoever asks has."""
-_REQUEST_S = 20.0  # for a connection to say what it wants
+"""Variables that keep the values of this node, whatever the caller has."""
+_REQUEST_S = 20.0  # for a connection to send its request
 _LONGEST = 8 << 20  # bytes of a request
-_PROOF = 64  # bytes that a request begins with
-_GRACE_S = 2.0  # for commands to end, once they are told to
+_PROOF = 64  # bytes with which a request starts
+_GRACE_S = 2.0  # for commands to end after SIGTERM
 
 
 def serve() -> int:
-    """Until the input ends, or SIGTERM comes."""
+    """Serve until the input ends, or SIGTERM arrives."""
     tree.become_subreaper()
     with contextlib.suppress(PermissionError):
         os.setsid()
@@ -93,7 +93,7 @@ def _serve(server: socket.socket, wakeup: int, cage: Cage) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(wakeup, 4096)
         _reap(holders)
-        if 0 in readable and not os.read(0, BLOCK):  # orders are for hosts; their end is for us
+        if 0 in readable and not os.read(0, BLOCK):  # orders are for hosts; only the end of the input matters here
             return
         if server.fileno() in readable:
             connection, _ = server.accept()
@@ -106,7 +106,7 @@ def _serve(server: socket.socket, wakeup: int, cage: Cage) -> None:
 
 
 def _become_holder(connection: socket.socket, cage: Cage, parent: int) -> NoReturn:
-    """The rest of a process that was forked for one connection."""
+    """Run the rest of a process that was forked for one connection."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD):
@@ -118,7 +118,7 @@ def _become_holder(connection: socket.socket, cage: Cage, parent: int) -> NoRetu
             os.dup2(null, stream)
         _hold(connection, cage)
     except (OSError, EOFError):
-        pass  # whoever asked is gone
+        pass  # the caller is gone
     except BaseException:  # noqa: BLE001 - the slot tells the last line
         traceback.print_exc()
     finally:
@@ -127,7 +127,7 @@ def _become_holder(connection: socket.socket, cage: Cage, parent: int) -> NoRetu
 
 
 def _reap(holders: set[int]) -> None:
-    """What a holder that was killed has left came to us, and is ended too."""
+    """Reap ended holders; what a killed holder left behind was re-parented to this process and is ended too."""
     killed = False
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -138,7 +138,7 @@ def _reap(holders: set[int]) -> None:
 
 
 def _hold(connection: socket.socket, cage: Cage) -> None:
-    """Read what is asked for, and run it."""
+    """Read the request of a connection, and run it."""
     request = _request(connection)
     line = FrameConnection(connection)
     end = {"refused": "the agent there was asked without the secret of this trial"}
@@ -150,12 +150,13 @@ def _hold(connection: socket.socket, cage: Cage) -> None:
         line.flush()
     connection.shutdown(socket.SHUT_WR)
     connection.setblocking(True)
-    while connection.recv(BLOCK):  # closed before all is read, it would take back what was sent
+    while connection.recv(BLOCK):  # if closed before everything is read, data that was sent could be lost
         pass
 
 
 def _run(line: FrameConnection, argv: list[str], environment: dict[str, str], cage: Cage) -> dict[str, Any]:
-    """How it ended, for whoever asked. What is not the trial's own, such as a sampler, is not held to its limits."""
+    """Run the command. Return how it ended, for the caller. The limits do not apply to what is not part of the trial,
+    such as a sampler."""
     try:
         process = subprocess.Popen(
             argv, env=environment, cwd=tempfile.gettempdir(), bufsize=0,
@@ -172,7 +173,7 @@ def _run(line: FrameConnection, argv: list[str], environment: dict[str, str], ca
 
 
 def _request(connection: socket.socket) -> dict[str, Any] | None:
-    """None where it is not proven that whoever asks knows the secret."""
+    """Read the request. Return None if the caller does not prove that it knows the secret."""
     question = secrets.token_hex(QUESTION // 2).encode()
     connection.settimeout(_REQUEST_S)
     connection.sendall(question)
@@ -189,7 +190,7 @@ def _request(connection: socket.socket) -> dict[str, Any] | None:
 
 
 def _environment(given: dict[str, str]) -> dict[str, str]:
-    """As given, but for what speaks of a node, and a temporary folder that is not here."""
+    """Return the given environment, except variables of a node and a temporary folder that does not exist here."""
     folder = given.get("TMPDIR")
     left_out = {*_OF_NODE, *(["TMPDIR"] if folder and not Path(folder).is_dir() else [])}
     here = {name: os.environ[name] for name in _OF_NODE if name in os.environ}
@@ -197,7 +198,8 @@ def _environment(given: dict[str, str]) -> dict[str, str]:
 
 
 def _carry(line: FrameConnection, process: "subprocess.Popen[bytes]") -> None:
-    """Until the command has ended; what it has started is then ended too, and what that still printed is sent."""
+    """Forward data until the command has ended; then end everything that it has started, and send the remaining
+    output."""
     assert process.stdin and process.stdout and process.stderr
     streams = {process.stdout.fileno(): OUTPUT, process.stderr.fileno(): ERRORS}
     ended = os.pidfd_open(process.pid)
@@ -239,7 +241,7 @@ def _carry(line: FrameConnection, process: "subprocess.Popen[bytes]") -> None:
 
 
 def _feed(line: FrameConnection, stdin: int, given: bytearray) -> None:
-    """Hand over what was given to the command; one that reads no more wants none of it."""
+    """Write the given input to the command; if it no longer reads, discard the input."""
     size = len(given)
     try:
         del given[: os.write(stdin, given)]

@@ -1,7 +1,8 @@
 """Run a command on another node of this trial: `python -I -S node_call.py NODE COMMAND...`, in place of `srun`.
 
-The agent there (`node_agent`) starts it with our environment. Our standard streams and signals are its own, and it ends
-as we do: killed with this process, and told by the end of our input. Standard library alone, so that it starts at once.
+The agent there (`node_agent`) starts it with our environment. Our standard streams and signals are forwarded, and it
+ends with us: it is killed with this process, and it receives the end of our input. Uses only the standard library, so
+that it starts immediately.
 """
 
 import contextlib
@@ -19,35 +20,35 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-NODES = "BENCHHOUSE_NODES"  # in the environment of a trial: the file that lists its nodes, and their secret
+NODES = "BENCHHOUSE_NODES"  # variable of a trial: the file that lists its nodes, and their secret
 INPUT, WRITTEN, OUTPUT, ERRORS, SIGNAL, EXIT = b"i", b"w", b"o", b"e", b"s", b"x"  # kinds of frames
-MOST = 1 << 18  # bytes on the way that nobody has taken yet: then no more are read
+MOST = 1 << 18  # bytes in transit: above this, no more are read
 BLOCK = 1 << 16
-QUESTION = 64  # bytes that an agent begins with
-SIZE = struct.Struct(">I")  # of the request, which comes next
+QUESTION = 64  # bytes that an agent sends first
+SIZE = struct.Struct(">I")  # of the request, which follows
 _HEAD = struct.Struct(">cI")
 _FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 _CONNECT_S = 30.0
-_ATOMIC = select.PIPE_BUF  # a pipe that can be written to takes so much without waiting
-NO_CALL = 255  # exit code where there is no answer, or no more
+_ATOMIC = select.PIPE_BUF  # a writable pipe takes this much without blocking
+NO_CALL = 255  # exit code if there is no answer, or the answer breaks off
 
 
 class FrameConnection:
-    """Frames over a connection that never waits: what does not go out at once is sent when it can be."""
+    """Frames over a connection that never blocks: what can't be sent at once is sent later."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self._in, self._out = bytearray(), bytearray()
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a node that is gone says nothing
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a node that is gone sends nothing
         for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4)):
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
 
     @property
     def waiting(self) -> int:
-        """Bytes that have not gone out."""
+        """Bytes that have not been sent."""
         return len(self._out)
 
     def send(self, kind: bytes, data: bytes = b"") -> None:
@@ -60,7 +61,7 @@ class FrameConnection:
                 del self._out[: self.connection.send(self._out)]
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:
-        """Those that came; raises EOFError where no more will."""
+        """Yield the received frames. Raises EOFError at the end of the connection."""
         try:
             block = self.connection.recv(BLOCK)
         except BlockingIOError:
@@ -78,7 +79,7 @@ class FrameConnection:
 
 
 def exactly(connection: socket.socket, size: int) -> bytes:
-    """So many bytes; raises EOFError where they do not come."""
+    """Return exactly `size` bytes. Raises EOFError if the connection ends before."""
     data = bytearray()
     while len(data) < size:
         if not (block := connection.recv(min(BLOCK, size - len(data)))):
@@ -88,12 +89,12 @@ def exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def proof(secret: str, question: bytes, request: bytes) -> bytes:
-    """That whoever sends this request knows the secret, which is not sent."""
+    """Return the proof that the sender of this request knows the secret, which is not sent."""
     return hmac.new(secret.encode(), question + request, hashlib.sha256).hexdigest().encode()
 
 
 def call(node: str, command: list[str]) -> int:
-    """Run it there; its exit code, or less than zero the signal that ended it."""
+    """Run the command there. Return its exit code, or the negative number of the signal that ended it."""
     known: dict[str, Any] = json.loads(Path(os.environ[NODES]).read_text(encoding="utf-8"))
     place = next((item for item in known["nodes"] if item["name"] == node), None)
     if place is None:
@@ -118,10 +119,10 @@ def call(node: str, command: list[str]) -> int:
 
 
 def _carry(line: FrameConnection, wakeup: int) -> int:
-    """Until the command has ended and all that it printed is written."""
+    """Forward data until the command has ended and all of its output is written."""
     out = {1: bytearray(), 2: bytearray()}
     ended: dict[str, Any] | None = None
-    unwritten, reads = 0, True  # of our input: what the command has not taken yet, and whether there is more
+    unwritten, reads = 0, True  # of our input: bytes that the command has not taken yet, and whether there is more
     while ended is None or any(out.values()):
         poll = select.poll()
         poll.register(wakeup, select.POLLIN)
@@ -164,7 +165,7 @@ def _input() -> bytes:
 
 
 def _write(handle: int, data: bytearray) -> None:
-    """Some of it; where nobody reads any more, none of it is wanted."""
+    """Write some of the data; if the reader is gone, discard it."""
     try:
         del data[: os.write(handle, data[:_ATOMIC])]
     except OSError:
@@ -181,7 +182,7 @@ def main(arguments: list[str]) -> int:
         print(f"usage: node_call.py NODE COMMAND..., with {NODES} in the environment", file=sys.stderr)
         return 2
     code = call(arguments[0], arguments[1:])
-    if code < 0:  # for whoever started us, in the same way
+    if code < 0:  # ends this process with the same signal, for its parent
         sys.stderr.flush()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if code != -signal.SIGKILL:

@@ -1,7 +1,7 @@
-"""One component's output on its way to its log: redacted, kept within a cap, journalled line by line.
+"""One component's output on its way to its log: redacted, capped in size, and recorded line by line in the journal.
 
-The filter is given whole lines, many at a time: a secret has no line end in it, so it is found however it was written.
-Only a private key has several lines; from its first one on, they wait for the last.
+The filter gets many whole lines at a time: a secret contains no line end, so it is found however it was written. Only a
+private key has several lines; from its first line on, they are held until its last.
 """
 
 import re
@@ -10,10 +10,10 @@ from collections.abc import Callable
 from benchhouse.worker.journal import LINE_BYTES, ComponentJournal, LogFile
 
 RING_BYTES = 64 << 10
-_LONG_LINE_BYTES = 32 << 10  # a line is held until it ends, up to here
-_KEY_BYTES = 16 << 10  # a private key is, up to here; both together fit the ring
-_SECRET_BYTES = 4 << 10  # the longest secret that is looked for where a line has to be cut
-_STEP = 61  # between places where a line may be cut: prime, so that no regular pattern avoids all of them
+_LONG_LINE_BYTES = 32 << 10  # a line is held until it ends, up to this size
+_KEY_BYTES = 16 << 10  # a private key is held up to this size; both together fit the ring
+_SECRET_BYTES = 4 << 10  # the longest secret that is searched for when a line must be split
+_STEP = 61  # between places where a line may be split: prime, so that no regular pattern avoids all of them
 
 Redact = Callable[[str], str]
 _KEY_BEGINS = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
@@ -21,7 +21,7 @@ _KEY_ENDS = re.compile(rb"-----END [A-Z ]*PRIVATE KEY-----")
 
 
 def whole_lines(data: bytes, end: int) -> int:
-    """Where the last whole line before `end` ends; before a private key whose end is yet to come."""
+    """Return where the last whole line before `end` ends, or before a private key that is not complete."""
     end = data.rfind(b"\n", 0, end) + 1
     key = data.rfind(b"-----BEGIN ", 0, end)
     if key >= 0 and end - key < _KEY_BYTES and _KEY_BEGINS.match(data, key) and not _KEY_ENDS.search(data, key, end):
@@ -30,7 +30,7 @@ def whole_lines(data: bytes, end: int) -> int:
 
 
 def whole_beginning(data: bytes) -> int:
-    """Where text whose beginning is gone can be shown from: after what may be the rest of a secret."""
+    """Return where text without its beginning can be shown from: after a possible rest of a secret."""
     key = _KEY_ENDS.search(data)
     if key and not _KEY_BEGINS.search(data, 0, key.start()):
         return key.end()
@@ -39,7 +39,7 @@ def whole_beginning(data: bytes) -> int:
 
 
 class PipeReader:
-    """One or more pipes of a component: the raw log, the lines for the journal, and the last bytes that came."""
+    """One or more pipes of a component: the raw log, the lines for the journal, and the last bytes received."""
 
     def __init__(self, name: str, sink: LogFile, page: ComponentJournal, cap_bytes: int, redact: Redact) -> None:
         self.sink = sink
@@ -47,15 +47,15 @@ class PipeReader:
         self._page = page
         self._room = cap_bytes
         self._redact = redact
-        self._full = False  # from then on it is drained and counted, no more
+        self._full = False  # from then on, output is only drained and counted
         self._total = 0
-        self._kept = 0  # bytes of input that the raw log stands for
+        self._kept = 0  # bytes of input that the raw log covers
         self._recent = bytearray()
         self._pending = b""
-        self._begun = False  # a line so long that its beginning is journalled already
+        self._begun = False  # whether the start of a long line is already in the journal
 
     def feed(self, buffer: bytearray, size: int) -> None:
-        """Takes `buffer[:size]`; the buffer may be reused afterwards."""
+        """Process `buffer[:size]`; the buffer may be reused afterwards."""
         view = memoryview(buffer)[:size]
         self._total += size
         self._recent += view[-RING_BYTES:]
@@ -75,7 +75,7 @@ class PipeReader:
         self._pending = data[end:]
 
     def _within_line(self, data: bytes) -> int:
-        """Where a long line can be cut: not through a secret, nor through the beginning of one that is yet to come."""
+        """Return where a long line can be split: not inside a secret, nor inside the beginning of an incomplete one."""
         last = len(data) - _SECRET_BYTES
         for at in range(last, last - _SECRET_BYTES, -_STEP):
             left, right = data[at - _SECRET_BYTES : at], data[at : at + _SECRET_BYTES]
@@ -96,7 +96,7 @@ class PipeReader:
         self._begun = not ended
 
     def _write(self, data: bytes, clean: bytes) -> None:
-        """All of it, or the whole lines that fit; what comes after is left to the ring."""
+        """Write everything, or the whole lines that fit; later output only goes to the ring."""
         end = len(data)
         if len(clean) > self._room:
             self._full = True
@@ -110,11 +110,12 @@ class PipeReader:
             self._full = True
 
     def _clean(self, data: bytes) -> bytes:
-        """Redacted. Bytes that are not UTF-8 pass through unchanged."""
+        """Return the data redacted. Bytes that are not UTF-8 pass through unchanged."""
         return self._redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def _last(self, size: int) -> bytes:
-        """Up to `size` of the newest bytes, redacted; where there were more, from a place where that can be done."""
+        """Return up to `size` of the newest bytes, redacted; if there were more, from the first place where that is
+        safe."""
         data = bytes(self._recent[-min(size, RING_BYTES) :]) if size else b""
         return self._clean(data[whole_beginning(data) :] if len(data) < size else data)
 

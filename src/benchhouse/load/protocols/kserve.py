@@ -1,4 +1,5 @@
-"""What `serving.infer` and the drivers of KServe v2 (Triton) share: where the model is, and what requests carry."""
+"""What `serving.infer` and the drivers of KServe v2 (Triton) share: the address of the model, and the request
+contents."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ _SCHEMES = {"http": ("http", "https"), "grpc": ("grpc", "grpcs")}
 
 
 class KServeTarget(Model):
-    """A model on a server, and the way to it."""
+    """A model on a server, and how to reach it."""
 
     driver: str = Field("triton", description="Driver of the protocol; NAME_grpc is its driver over gRPC.")
     url: str = Field(
@@ -48,7 +49,7 @@ class KServeTarget(Model):
         schemes = _SCHEMES[self.protocol]
         urls = (f"{schemes[0]}://service:1",) if is_mention(self.url) else split_endpoints(self.url)
         for url in urls:
-            parts = urlsplit(url.replace("{port}", "1"))  # where an experiment starts the server on a free one
+            parts = urlsplit(url.replace("{port}", "1"))  # {port}: an experiment starts the server on a free one
             if parts.scheme not in schemes or not parts.hostname or not _has_good_port(parts):
                 raise ValueError(f"url: with protocol {self.protocol}, write {schemes[0]}://host:port, not {url!r}")
         if len(urls) > 1 and (self.protocol == "grpc" or self.shared_memory):
@@ -73,7 +74,7 @@ def _has_good_port(parts: SplitResult) -> bool:
 
 
 class TensorInputs(Model):
-    """What each request carries, whichever server gets it: made up, given, or from a file."""
+    """The contents of each request, for any server: generated, given, or from a file."""
 
     batch: int = Field(1, ge=1, description="Samples a request.")
     shapes: dict[str, list[int] | list[list[int]]] = Field(
@@ -97,7 +98,7 @@ class TensorInputs(Model):
 
 
 class InferItem(NamedTuple):
-    """One request: the `number` chooses its inputs. A `sequence` of 0 is none; ids are those of `sequence()`."""
+    """One request: the `number` selects its inputs. A `sequence` of 0 means none; ids are those of `sequence()`."""
 
     number: int
     sequence: int = 0
@@ -106,8 +107,8 @@ class InferItem(NamedTuple):
 
 
 def sequence(number: int, length: int, first_id: int) -> list[InferItem]:
-    """The requests of sequence `number`, each to be sent after the answer to the one before. `first_id` is the id of
-    sequence 0, drawn at random: another client's sequences must not be continued."""
+    """Return the requests of sequence `number`, each to be sent after the answer to the previous one. `first_id` is the
+    id of sequence 0, drawn at random so that another client's sequences are not continued."""
     return [
         InferItem(number * length + step, first_id + number, start=step == 0, end=step == length - 1)
         for step in range(length)
@@ -115,38 +116,39 @@ def sequence(number: int, length: int, first_id: int) -> list[InferItem]:
 
 
 class Survey(NamedTuple):
-    """What a server says before the load."""
+    """What a server reports before the load."""
 
     model: dict[str, Any]  # its tensors, versions, backend: for the evidence
     server: str  # its name and version
-    distinct: int  # different requests that there are
-    counters: dict[str, float]  # of the model so far; empty where it keeps none
+    distinct: int  # number of different requests
+    counters: dict[str, float]  # of the model so far; empty if the server keeps none
 
 
 class NoServer(BenchError):  # noqa: N818 - what happened, in two words
-    """Nobody answers at the address of the target."""
+    """No server answers at the address of the target."""
 
 
 class KServeDriver(Protocol):
-    """What `serving.infer` needs of a driver, beside what the load engine does. Items are numbers or `InferItem`s.
+    """What `serving.infer` needs from a driver, in addition to the load engine's interface.
 
-    Everything but the load's own calls raises BenchError: NoServer, or what is wrong with target and inputs.
+    Items are numbers or `InferItem`s. Everything but the load's own calls raises BenchError: NoServer, or a description
+    of what is wrong with the target or inputs.
     """
 
     transport: ClassVar[Literal["http", "call"]]
 
     @classmethod
     def for_load(cls, target: KServeTarget, inputs: TensorInputs, timeout_s: float) -> "KServeDriver":
-        """A driver whose calls take at most `timeout_s`."""
+        """Return a driver whose calls take at most `timeout_s`."""
 
     def survey(self) -> Survey:
-        """Make one request to see that it is answered well, and ask the server about itself."""
+        """Make one request to check that it succeeds, and read the server's own description."""
 
     def since(self, before: Mapping[str, float], answered: int) -> dict[str, float]:
-        """What the server did since it had the counters `before`, in which it must have counted `answered` requests.
+        """Return what the server did since the counters `before`, which must include `answered` more requests.
 
-        `requests`, `failures`, `inferences`, `executions`, `cache_hits`; mean times of a request in ms, such as
-        `queue_ms` and `compute_ms`; `batch_mean`. What the server does not tell is missing.
+        The keys are `requests`, `failures`, `inferences`, `executions`, `cache_hits`; mean times of a request in ms,
+        such as `queue_ms` and `compute_ms`; `batch_mean`. Values that the server does not report are missing.
         """
 
     def close(self) -> None: ...

@@ -1,7 +1,7 @@
-"""The samplers on the other nodes of a trial, as its worker sees them: a step of the batch job each.
+"""The samplers on the other nodes of a trial, run by its worker: one step of the batch job each.
 
-They are up before the experiment begins, and end after it. A node that can't be sampled is stated and costs the trial
-nothing but its series.
+They are up before the experiment starts, and end after it. If a node can't be sampled, that is reported, and the trial
+only loses its series.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ from benchhouse.worker.monitors.node_messages import NodeOrder, SampleBatch, Sam
 from benchhouse.worker.monitors.sampler import Track
 
 _ROUND_TRIPS = 32
-_START_S = 30.0  # for all of them to be up and their clocks to be known
+_START_S = 30.0  # for all samplers to be up and their clocks to be known
 _END_S = 10.0
-_GO_S = 2.0  # for a step to end that has told all
+_GO_S = 2.0  # for a step to end after its last reply
 
 
 @dataclass
@@ -39,10 +39,10 @@ class _Step:
     rest: bytes = b""
     asked_s: float = 0.0
     trips: list[RoundTrip] = field(default_factory=list)
-    known: int = 0  # round trips before the trial began
+    known: int = 0  # round trips before the trial started
     tracks: dict[str, Track] = field(default_factory=dict)
     part: SampleBatch | None = None  # the newest
-    over: bool = False  # it has told all, or never will
+    over: bool = False  # it has sent everything, or never will
     problem: str = ""
 
     @property
@@ -57,12 +57,12 @@ class _Step:
     def ask(self, ask: SampleRequest | NodeOrder) -> None:
         assert self.process.stdin is not None
         self.asked_s = time.monotonic()
-        with contextlib.suppress(OSError):  # it is gone, which the end of its output tells
+        with contextlib.suppress(OSError):  # it is gone, which the end of its output shows
             self.process.stdin.write(ask.model_dump_json(exclude_defaults=True).encode() + b"\n")
             self.process.stdin.flush()
 
     def read(self) -> None:
-        """Take over what it has said since, without waiting."""
+        """Process what it has sent, without waiting."""
         with contextlib.suppress(BlockingIOError):
             while not self.over:
                 block = os.read(self.handle, 1 << 16)
@@ -73,7 +73,7 @@ class _Step:
                     self.lose("its sampler ended during the trial" if self.known else "no sampler could be started")
 
     def _take(self, reply: SamplerReply) -> None:
-        """Keep the answer of one round trip, or a part."""
+        """Store the answer of one round trip, or a batch of samples."""
         if reply.monotonic_s is not None and reply.wall_s is not None:
             heard_s = time.monotonic()
             ahead_s = (reply.wall_s - reply.monotonic_s) - (time.time() - heard_s)
@@ -91,7 +91,8 @@ class _Step:
 
 
 class NodeMonitors:
-    """`start`, `look` now and then, `end`, `close`. `command` gets a command onto a node."""
+    """Samples other nodes. Call order: `start`, `look` from time to time, `end`, `close`. `command` returns a command
+    that runs on a node."""
 
     def __init__(
         self,
@@ -100,12 +101,12 @@ class NodeMonitors:
         command: Callable[[str, int], list[str]] = nodes.command_on,
     ) -> None:
         self._monitors, self._trial_id, self._command = monitors, trial_id, command
-        self.own = ""  # the node that the worker is on
+        self.own = ""  # the node of the worker
         self._steps: dict[str, _Step] = {}
         self._refused: dict[str, str] = {}  # nodes on which nothing could be started, and why
 
     def start(self, names: Sequence[str]) -> None:
-        """On all but the first, which is ours; returns when all that come up in time are up."""
+        """Start samplers on all nodes but the first, which is ours. Returns once all that come up in time are up."""
         if self._monitors is None or len(names) < 2:
             return
         self.own = names[0]
@@ -124,7 +125,8 @@ class NodeMonitors:
     def _begin(self, name: str) -> _Step:
         command = [*self._command(name, 1), *python_command(), "-m", "benchhouse.worker", "--sample"]
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the step
-        environment = {key: value for key, value in os.environ.items() if key != TAG}  # it is no part of the trial
+        # the sampler is not part of the trial
+        environment = {key: value for key, value in os.environ.items() if key != TAG}
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -139,23 +141,23 @@ class NodeMonitors:
 
     @property
     def pids(self) -> list[int]:
-        """Of what runs here for them, which is not the trial's own."""
+        """The pids of the local processes of these samplers, which are not part of the trial."""
         return [step.process.pid for step in self._steps.values()]
 
     def watch(self, node: str, scope: str, pid: int) -> bool:
-        """Sample a process tree of that node from now on; False where there is no sampler."""
+        """Sample a process tree of that node from now on. Return False if it has no sampler."""
         if node not in self._steps:
             return False
         self._steps[node].ask(SampleRequest(scope=scope, pid=pid))
         return True
 
     def look(self) -> None:
-        """Take over what came, so that nobody there waits to be rid of it."""
+        """Process what was received, so that the senders are not blocked."""
         for step in self._steps.values():
             step.read()
 
     def end(self) -> None:
-        """Know the clocks once more and take the last samples."""
+        """Compare the clocks again and take the last samples."""
         self.look()
         self._measure_clocks(_ROUND_TRIPS // 4, _END_S, "its sampler did not answer within {:g} s at the end")
         for step in self._steps.values():
@@ -163,7 +165,7 @@ class NodeMonitors:
         self._until(lambda step: step.over, _END_S, "its sampler did not give its last samples within {:g} s")
 
     def close(self) -> None:
-        """Nothing of them is left. Also safe where nothing was started, or twice."""
+        """End all samplers. Also safe to call if nothing was started, or twice."""
         for step in self._steps.values():
             assert step.process.stdin is not None
             with contextlib.suppress(OSError):
@@ -178,7 +180,7 @@ class NodeMonitors:
             step.errors.close()
 
     def tracks(self, zero_s: float) -> list[Track]:
-        """All that was sampled, at seconds since `zero_s` of this node's monotonic clock."""
+        """Return all samples, with times in seconds since `zero_s` of this node's monotonic clock."""
         return [
             _placed(track, step, NodeClock(step.trips[: step.known], step.trips[step.known :]), zero_s)
             for step in self._steps.values()
@@ -188,12 +190,12 @@ class NodeMonitors:
         ]
 
     def summaries(self) -> list[NodeSummary]:
-        """What is to be stated of each."""
+        """Return the summary of each node."""
         told = [_summary(step) for step in self._steps.values()]
         return [*told, *(NodeSummary(name=name, problem=why) for name, why in self._refused.items())]
 
     def _measure_clocks(self, count: int, most_s: float, late: str) -> None:
-        """`count` more round trips with each, all at a time."""
+        """Make `count` more round trips with each node, all in parallel."""
         aims = {name: len(step.trips) + count for name, step in self._steps.items()}
         for step in self._steps.values():
             step.ask(SampleRequest(clock=True))
@@ -206,7 +208,7 @@ class NodeMonitors:
     def _until(
         self, done: Callable[[_Step], bool], most_s: float, late: str, again: SampleRequest | None = None
     ) -> None:
-        """Until all are; after each answer of one that is not, it is asked `again`. Who is late is given up."""
+        """Wait until all are done; `again` is sent after each answer of one that is not. Late ones are given up."""
         deadline = time.monotonic() + most_s
         while waiting := [step for step in self._steps.values() if not done(step)]:
             left_s = deadline - time.monotonic()
