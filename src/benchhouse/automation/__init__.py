@@ -1,4 +1,4 @@
-"""Triggers and messages: alarm rules, the channels that are notified, and schedules with the agent that keeps them.
+"""Triggers and messages: alarm rules, the channels that they notify, and schedules with the agent that runs them.
 
-Rows of the warehouse go in; notices come out, each delivered at least once.
+Input is rows of the warehouse; output is notices, each delivered at least once.
 """

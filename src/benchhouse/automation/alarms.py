@@ -1,7 +1,7 @@
-"""Alarms: numbers that went beyond a limit, told once to those who asked, and once more when it is over.
+"""Alarms: values beyond a limit, reported once to their recipients, and once more when the alarm is over.
 
-State is a file of lines. A channel that could not be told, or was quiet, is tried again at the next check: told at
-least once, and of the newest state only.
+The state is a journal of lines. A channel that failed or was quiet is tried again at the next check: delivery is at
+least once, and only of the newest state.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -42,7 +42,7 @@ TRIED = own(
 
 @dataclass(frozen=True)
 class AlarmState:
-    """How one alarm stands."""
+    """The state of one alarm."""
 
     alarm: str
     state: State
@@ -59,19 +59,19 @@ class AlarmState:
     high: float | None = None
     limit: float | None = None
     muted: str = ""
-    """Why nobody is notified, and until when; empty: they are."""
+    """The reason and the end of the mute; empty if the alarm is not muted."""
 
 
 @dataclass(frozen=True)
 class AlarmCheck:
-    """What a check found and whom it told."""
+    """The result of a check and the channels that it notified."""
 
     standings: list[AlarmState]
     lines: list[Notice]
 
     @property
     def firing(self) -> list[AlarmState]:
-        """Those that fire and are not muted."""
+        """The alarms that fire and are not muted."""
         return [standing for standing in self.standings if standing.state == "firing" and not standing.muted]
 
     def as_dict(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class AlarmCheck:
 
 
 def read_alarms(workspace: WorkspaceFolder) -> AlarmsFile:
-    """alarms.yaml of the workspace; every mistake is raised with its place."""
+    """Return alarms.yaml of the workspace. Raise ProblemsError with the position of every mistake."""
     path = workspace.alarms
     if not path.is_file():
         raise NotFoundError("there is no alarms.yaml in this workspace", f"Write one, such as\n{_EXAMPLE}")
@@ -128,7 +128,7 @@ def _unknown(
 
 
 def standings(workspace: WorkspaceFolder) -> list[AlarmState]:
-    """How all alarms stand now; nobody is told."""
+    """Return the current state of all alarms, without notifying anyone."""
     return _with_mutes(_stand_all(workspace, read_alarms(workspace).alarms), recorded(workspace))
 
 
@@ -137,7 +137,7 @@ def _with_mutes(standings: Sequence[AlarmState], journal: Sequence[Notice]) -> l
 
 
 def _mute(alarm: str, journal: Sequence[Notice]) -> str:
-    """Why an alarm is muted now; empty where it is not."""
+    """Return the reason why an alarm is muted now; empty if it is not."""
     last = next((line for line in reversed(journal) if line.alarm == alarm and line.action in _MUTING), None)
     if last is None or last.action == "unmuted" or (last.until and last.until <= now()):
         return ""
@@ -145,7 +145,7 @@ def _mute(alarm: str, journal: Sequence[Notice]) -> str:
 
 
 def mute(workspace: WorkspaceFolder, name: str, why: str, for_s: float | None, request: str) -> Notice:
-    """Notify nobody of an alarm for so long, or until it is unmuted. The same request again writes nothing."""
+    """Mute an alarm for some seconds, or until it is unmuted. A repeated request writes nothing."""
     if not why.strip():
         raise BenchError("an alarm is muted with a reason", "--why 'known, a fix is on its way'")
     stamp = now()
@@ -154,7 +154,7 @@ def mute(workspace: WorkspaceFolder, name: str, why: str, for_s: float | None, r
 
 
 def unmute(workspace: WorkspaceFolder, name: str, request: str) -> Notice:
-    """Notify of it again."""
+    """Unmute an alarm."""
     return _speak(workspace, Notice(time=now(), action="unmuted", alarm=name, request=request))
 
 
@@ -172,7 +172,8 @@ def _speak(workspace: WorkspaceFolder, line: Notice) -> Notice:
 
 
 def _stand_all(workspace: WorkspaceFolder, rules: Sequence[AlarmRule]) -> list[AlarmState]:
-    """The tables are opened once for all of them: what an opening costs is several questions' worth."""
+    """Return the states of alarms. The tables are opened once for all, because opening costs as much as several
+    queries."""
     if not rules:
         return []
     with Warehouse.open(workspace) as warehouse, Summaries.of(warehouse) as summaries:
@@ -180,7 +181,7 @@ def _stand_all(workspace: WorkspaceFolder, rules: Sequence[AlarmRule]) -> list[A
 
 
 def check(workspace: WorkspaceFolder) -> AlarmCheck:
-    """Look at every alarm, record what changed, tell who is to be told."""
+    """Check every alarm, record changes, and notify the recipients that are due."""
     file = read_alarms(workspace)
     journal = recorded(workspace)
     standing_now = _with_mutes(_stand_all(workspace, file.alarms), journal)
@@ -199,7 +200,7 @@ def check(workspace: WorkspaceFolder) -> AlarmCheck:
 
 
 def after_run(workspace: WorkspaceFolder, say: Callable[[str], None]) -> None:
-    """At the end of a run; a mistake in the file does not fail the run."""
+    """Check alarms at the end of a run; a mistake in the file does not fail the run."""
     try:
         checked = check(workspace)
     except BenchError as error:
@@ -213,7 +214,7 @@ def after_run(workspace: WorkspaceFolder, say: Callable[[str], None]) -> None:
 
 
 def try_channel(workspace: WorkspaceFolder, name: str) -> None:
-    """Send a message that says it is a trial. Raises BenchError where it does not arrive."""
+    """Send a trial message. Raise BenchError if it does not arrive."""
     file = read_alarms(workspace)
     if name not in file.channels and name not in file.people:
         raise BenchError(
@@ -229,25 +230,25 @@ def try_channel(workspace: WorkspaceFolder, name: str) -> None:
 
 
 def recorded(workspace: WorkspaceFolder) -> list[Notice]:
-    """All lines, oldest first."""
+    """Return all lines, oldest first."""
     return journals.read(workspace.notice_journal, Notice)[0]
 
 
 @dataclass(frozen=True)
 class _Due:
-    """What a channel has not heard of: the newest change of one alarm."""
+    """The newest change of one alarm, which a channel has not received."""
 
     channel: str
     change: Notice
     message: Message
     errors: frozenset[str]
-    """Why it failed before, as it was written down."""
+    """The errors of earlier attempts, as they were recorded."""
 
 
 def _unnotified_changes(
     file: AlarmsFile, rule: AlarmRule, standing: AlarmState, since: Sequence[Notice]
 ) -> Iterator[_Due]:
-    """The newest change, `since[0]`, for each channel that has not heard of it and is not quiet now."""
+    """Yield the newest change, `since[0]`, for each channel that has not received it and is not quiet now."""
     change, moment = since[0], datetime.now(UTC)
     told = [line for line in since if line.action == "told"]
     heard = {line.channel for line in told if not line.error}
@@ -260,7 +261,7 @@ def _unnotified_changes(
 
 
 def _notify_channels(workspace: WorkspaceFolder, file: AlarmsFile, due: Sequence[_Due]) -> list[Notice]:
-    """One message for each channel of all that one run made fire, or ended."""
+    """Send each channel one message with all alarms that one run made fire or end."""
     causes: dict[tuple[str, str, str], list[_Due]] = {}
     for item in due:
         causes.setdefault((item.channel, item.change.run_id, item.message["state"]), []).append(item)
@@ -315,7 +316,7 @@ def _stand(summaries: Summaries, rule: AlarmRule) -> AlarmState:
 
 
 def _held_to_history(watched: history.Watched, known: AlarmState) -> AlarmState:
-    """By the rule that `bench history` goes by: a few new runs against the accepted baseline."""
+    """Apply the rule of `bench history`: a few new runs are compared with the accepted baseline."""
     past, baseline, alarm = watched.history, watched.baseline, watched.alarm
     if baseline is None:
         return replace(known, sentence=_no_baseline(watched))

@@ -1,4 +1,4 @@
-"""Channels: a program, a webhook, Alertmanager, a thread on GitHub, or what apprise knows; and when they are quiet."""
+"""Channels: a program, a webhook, Alertmanager, a GitHub thread, or any service of apprise; and their quiet hours."""
 
 import hashlib
 import json
@@ -21,18 +21,19 @@ from benchhouse.schema.secrets import blanker, reference, split_userinfo
 Message = Mapping[str, Any]
 _PATIENCE_S = 15.0
 _LONGEST = 400
-_MOST_MARKDOWN = 60_000  # GitHub takes 65,536 characters
+_MOST_MARKDOWN = 60_000  # GitHub accepts 65,536 characters
 _LOOK_BACK = timedelta(days=8)  # a message waits for a week at most
-_NEWS = timedelta(hours=1)  # what nothing ends
-_HELD = timedelta(days=30)  # Alertmanager ends an alert by itself after five minutes unless told how long it holds
+_NEWS = timedelta(hours=1)  # nothing ends news, so this does
+_HELD = timedelta(days=30)  # Alertmanager ends an alert after five minutes unless it has an end
 
 
 class ChannelFailed(Exception):  # noqa: N818 - a reason
-    """Why a channel could not be told."""
+    """The reason why a channel could not be notified."""
 
 
 def tell(channel: Channel, message: Message) -> str:
-    """Why it failed; empty when it was delivered. What an address holds never gets into that text."""
+    """Send a message and return the error; empty if it was delivered. The error never contains the secrets of an
+    address."""
     address = ""
     try:
         if channel.command is not None:
@@ -77,7 +78,7 @@ def _post(address: str, body: Any) -> None:
 
 
 def _alert(message: Message) -> dict[str, Any]:
-    """An alert's labels are its identity, so only what stays the same while it fires is among them."""
+    """Return an alert. Its labels are its identity, so they only contain what is constant while it fires."""
     labels = {"alertname": message["alarm"], "severity": "warning"}
     labels |= {name: str(message[name]) for name in ("case", "metric", "stat") if message.get(name)}
     held = {"over": timedelta(0), "news": _NEWS}
@@ -114,7 +115,7 @@ def _notify(address: str, message: Message) -> None:
 
 
 def _comment(thread: GitHubThread, token: str, message: Message) -> None:
-    """In the thread. What is about one run is looked for first: a try before may have got through unheard."""
+    """Comment in the thread, unless an earlier attempt for the same run got through without an answer."""
     github = GitHub(thread.api, token)
     body, marker = _markdown(message)
     since = (datetime.now(UTC) - _LOOK_BACK).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -126,7 +127,8 @@ def _comment(thread: GitHubThread, token: str, message: Message) -> None:
 
 
 def _markdown(message: Message) -> tuple[str, str]:
-    """As text in which nothing is Markdown, a command or a mention but our own links, and by what it is found again."""
+    """Return the text with Markdown, commands, and mentions escaped, except for our links, and the marker that
+    identifies it."""
     links = {item.get("link") for item in (message, *message.get("messages", ()))} - {None}
     lines = [f"<{line}>" if line in links else plain(line) for line in message["text"].splitlines()]
     digest = hashlib.sha256(json.dumps([message[key] for key in ("alarm", "state", "text")]).encode()).hexdigest()
@@ -134,13 +136,13 @@ def _markdown(message: Message) -> tuple[str, str]:
 
 
 def is_quiet(hours: str, timezone: str, moment: datetime) -> bool:
-    """Whether quiet hours in that time zone hold at that moment."""
+    """Return whether quiet hours in that time zone apply at that moment."""
     local = moment.astimezone(ZoneInfo(timezone))
     return bool(hours) and within(hours, local.hour * 60 + local.minute)
 
 
 def linked(address: str, message: Message) -> dict[str, Any]:
-    """With the address of the run's page, where `bench serve` has one."""
+    """Return the message with the address of the run's page, if `bench serve` has one."""
     if not address or not message["run_id"]:
         return dict(message)
     link = f"{address.rstrip('/')}/runs/{message['run_id']}"

@@ -1,4 +1,4 @@
-"""A schedule that a Kubernetes cluster keeps: a CronJob whose pods run `bench run SCENARIO` on the shared volume."""
+"""A schedule that a Kubernetes cluster runs: a CronJob whose pods run `bench run SCENARIO` on the shared volume."""
 
 import hashlib
 import re
@@ -14,32 +14,32 @@ from benchhouse.schema.resources import Resources
 
 _FIELD = r"[0-9A-Za-z*/,?-]+"
 _CRON = re.compile(rf"@(hourly|daily|weekly|monthly|yearly)|{_FIELD}( {_FIELD}){{4}}")
-_LONGEST = 52  # of a CronJob's name: its Jobs add eleven
-_LATE_S = 3600  # a slot that could not begin for so long is left out
-_KEPT = 3  # Jobs that have ended, of each kind
-_ORCHESTRATOR = Resources(cpus=1, memory=2**30)  # where trials run in pods of their own
-_ASK_THE_API = ("kubernetes", "ray")  # whose runs make pods or RayJobs
-STABLE, WITH_TIME_ZONE = (1, 21), (1, 27)  # versions that have CronJob in batch/v1, and timeZone
+_LONGEST = 52  # characters of a CronJob's name: its Jobs add eleven
+_LATE_S = 3600  # a slot that is this late is left out
+_KEPT = 3  # finished Jobs of each kind
+_ORCHESTRATOR = Resources(cpus=1, memory=2**30)  # if trials run in their own pods
+_ASK_THE_API = ("kubernetes", "ray")  # their runs create pods or RayJobs
+STABLE, WITH_TIME_ZONE = (1, 21), (1, 27)  # versions with CronJob in batch/v1, and with timeZone
 
 
 @dataclass(frozen=True)
 class CronRun:
-    """What is run, where it lies, and when."""
+    """The run of a CronJob: its scenario, its files, and its times."""
 
     scenario: str
     file: Path
     workspace: Path
     cron: str
     time_zone: str = ""
-    site: str = ""  # the profile, as it was named
+    site: str = ""  # the profile's name
     executor: str = "local"
-    resources: Resources = _ORCHESTRATOR  # of all trials at a time, where they run in this pod
+    resources: Resources = _ORCHESTRATOR  # of all concurrent trials, if they run in this pod
     environment: Mapping[str, str] | None = None
-    user: tuple[int, int] | None = None  # and group, by which files of the volume are written; None: the image's
+    user: tuple[int, int] | None = None  # user and group that own the files on the volume; None: the image's
 
 
 def cron_job(run: CronRun, settings: KubernetesSite, version: tuple[int, int]) -> dict[str, Any]:
-    """For a server of that version: what it does not know it would drop in silence."""
+    """Return the manifest for a server of that version. Raise BenchError for fields that it would drop silently."""
     _refuse(run, settings, version)
     labels = {"app.kubernetes.io/managed-by": "benchhouse", SCENARIO_LABEL: label(run.scenario)}
     command = [settings.python, "-m", "benchhouse", "-C", str(run.workspace), "run", str(run.file)]
@@ -56,7 +56,7 @@ def cron_job(run: CronRun, settings: KubernetesSite, version: tuple[int, int]) -
     queued = {QUEUE_LABEL: settings.queue} if settings.queue and here else {}
     spec: dict[str, Any] = {
         "schedule": run.cron,
-        "concurrencyPolicy": "Forbid",  # two runs at a time would disturb each other
+        "concurrencyPolicy": "Forbid",  # two concurrent runs would disturb each other
         "startingDeadlineSeconds": _LATE_S,
         "successfulJobsHistoryLimit": _KEPT,
         "failedJobsHistoryLimit": _KEPT,
@@ -75,7 +75,8 @@ def cron_job(run: CronRun, settings: KubernetesSite, version: tuple[int, int]) -
 
 
 def cron_name(scenario: str) -> str:
-    """Always the same for a scenario, and another for each: rendered again, it replaces the one that is there."""
+    """Return the name for a scenario, which is constant and unique: a CronJob that is rendered again replaces the old
+    one."""
     plain = re.sub(r"[^a-z0-9]+", "-", scenario.lower()).strip("-")
     if plain == scenario and len(plain) <= _LONGEST - 6:
         return f"bench-{plain}"
@@ -83,7 +84,7 @@ def cron_name(scenario: str) -> str:
 
 
 def _variables(run: CronRun, settings: KubernetesSite) -> dict[str, str]:
-    """The site's own; a home and a cache that outlive the pod."""
+    """Return the variables of the site, and a home and a cache that outlive the pod."""
     assert settings.volume
     return {"HOME": str(run.workspace), "BENCH_CACHE_DIR": f"{settings.volume.path}/cache"} | dict(
         run.environment or {}

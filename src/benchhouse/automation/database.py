@@ -1,4 +1,4 @@
-"""A file of SQLite that automation keeps: a transaction has no other beside it, and is synced when it ends."""
+"""A SQLite file of automation: transactions are exclusive, and are synced at their end."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class AutomationDatabase(Protocol):
-    """One connection, of one thread."""
+    """One connection, used by one thread."""
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows: ...
     def alone(self) -> Any: ...
@@ -20,7 +20,7 @@ class AutomationDatabase(Protocol):
 
 
 class Sqlite:
-    """Synced at every transaction; readers are never in the way. `what` it holds is said where it can't be used."""
+    """A database that is synced at every transaction and never blocks readers. Errors name `what` it holds."""
 
     def __init__(self, path: Path, tables: Sequence[str], what: str) -> None:
         self._path, self._what = path, what
@@ -41,7 +41,7 @@ class Sqlite:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """A transaction: whole, or nothing where anything is raised."""
+        """Run a transaction, which is rolled back if anything is raised."""
         self.ask("BEGIN IMMEDIATE")
         try:
             yield

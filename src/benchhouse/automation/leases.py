@@ -1,4 +1,4 @@
-"""A lease in a database: of several processes that would do the same work, one does it."""
+"""A lease in a database: one of several processes does a common task."""
 
 from collections.abc import Callable
 
@@ -11,10 +11,10 @@ TABLE = """CREATE TABLE IF NOT EXISTS leases (
 def take(
     db: AutomationDatabase, name: str, holder: str, now: float, for_s: float, is_gone: Callable[[str], bool]
 ) -> str:
-    """Become, or stay, its holder; returns who is."""
+    """Take or renew the lease if it is free; return the holder."""
     with db.alone():
         rows = db.ask("SELECT holder, until FROM leases WHERE name = ?", [name])
-        # One that ends later than a lease lasts is of a clock that was wrong.
+        # A lease with an end later than its length comes from a wrong clock.
         if rows and rows[0][0] != holder and now < rows[0][1] <= now + 2 * for_s and not is_gone(rows[0][0]):
             return str(rows[0][0])
         db.ask("DELETE FROM leases WHERE name = ?", [name])

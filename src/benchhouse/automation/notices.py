@@ -1,7 +1,8 @@
-"""Messages about runs and approvals, to those whom `notify:` of alarms.yaml names: each queued once, and delivered.
+"""Messages about runs and approvals for the recipients in `notify:` of alarms.yaml: each is queued once and delivered.
 
-What can't be delivered now, as its channel is quiet or away, waits in the journal; all that waits for a channel goes
-out as one message. Delivered at least once: whoever is killed between sending and writing it down sends again.
+A message that cannot be delivered now, because its channel is quiet or unreachable, waits in the journal; all waiting
+messages of a channel are sent as one. Delivery is at least once: after a kill between sending and recording, a message
+is sent again.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ def _nothing(text: str) -> None:
 
 @dataclass(frozen=True)
 class NoticeEvent:
-    """Something that people asked to hear of; `cause` names it: what has one cause is told once."""
+    """An event that recipients subscribed to; `cause` identifies it, so that it is reported once."""
 
     happening: Happening
     cause: str
@@ -40,7 +41,7 @@ class NoticeEvent:
 
 
 def notify(workspace: WorkspaceFolder, event: NoticeEvent, say: Say) -> None:
-    """Queue it for each channel that a rule names, once, and deliver what waits. A mistake in the file is only told."""
+    """Queue an event once per channel of the rules, and deliver what waits. A mistake in the file is only reported."""
     if not workspace.alarms.is_file():
         return
     try:
@@ -64,7 +65,7 @@ def notify(workspace: WorkspaceFolder, event: NoticeEvent, say: Say) -> None:
 
 
 def run_ended(workspace: WorkspaceFolder, run_id: str, say: Say) -> None:
-    """Tell how a run ended; nothing while it goes on."""
+    """Notify how a run ended; do nothing while it runs."""
     ledger = Ledger(workspace.run(run_id))
     last = ledger.last_event()
     if last in ("started", "resumed", "submitted", "stopped", ""):
@@ -86,7 +87,7 @@ def run_ended(workspace: WorkspaceFolder, run_id: str, say: Say) -> None:
 def deliver(
     workspace: WorkspaceFolder, file: AlarmsFile, say: Say = _nothing, moment: datetime | None = None
 ) -> list[Notice]:
-    """Send each channel what waits for it as one message, but for those that are quiet now."""
+    """Send each channel its waiting notices as one message, except for channels that are quiet now."""
     moment, delivered = moment or datetime.now(UTC), list[Notice]()
     for name, waiting in waiting_for(recorded(workspace), moment).items():
         channel = file.channels.get(name)
@@ -106,7 +107,8 @@ def deliver(
 
 
 def waiting_for(journal: Sequence[Notice], moment: datetime) -> dict[str, list[Notice]]:
-    """By channel, what was queued in the last days and not delivered since; of each cause the newest sentence."""
+    """Return by channel what was queued in the last days and not delivered since; per cause only the newest
+    sentence."""
     waiting: dict[str, dict[str, Notice]] = {}
     for line in journal:
         if line.action == "queued" and moment - datetime.fromisoformat(line.time) < _KEPT:

@@ -1,4 +1,4 @@
-"""What GitHub asks for: signed webhooks and polled comments become orders, which are carried out once and answered.
+"""Commands from GitHub: signed webhooks and polled comments become orders, which are executed once and answered.
 
-Texts of strangers come in; calls of the API that a person's role allows, and comments, go out.
+Input is text of strangers; output is calls of the API that a person's role allows, and comments.
 """

@@ -1,4 +1,4 @@
-"""GitHub's REST API, as far as it is used: comments, commit statuses, check runs. Redirects are not followed."""
+"""The used part of GitHub's REST API: comments, commit statuses, and check runs. Redirects are not followed."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,12 +12,12 @@ from benchhouse.schema.errors import BenchError
 _PATIENCE_S = 20.0
 _PAGE = 100
 _MOST_PAGES = 50
-_MOST_SUMMARY = 60_000  # GitHub takes 65,535 characters
+_MOST_SUMMARY = 60_000  # GitHub accepts 65,535 characters
 _LONGEST_WAIT_S = 2 * 3600.0
 
 
 class Later(BenchError):  # noqa: N818 - what to do
-    """It may answer later: it is down, or we ask too much. `wait_s` is what it asked for; 0: nothing."""
+    """GitHub may answer later: it is down, or limits our rate. `wait_s` is the wait that it requested; 0 if none."""
 
     def __init__(self, message: str, wait_s: float = 0.0) -> None:
         super().__init__(message, "it is tried again")
@@ -25,26 +25,27 @@ class Later(BenchError):  # noqa: N818 - what to do
 
 
 class Denied(BenchError):  # noqa: N818 - an answer
-    """It said no, and will say so again."""
+    """GitHub refused the request, and would refuse it again."""
 
 
 @dataclass(frozen=True)
 class GitHub:
-    """One token's view."""
+    """A client of the API with one token."""
 
     api: str
     token: str = field(repr=False)
     clock: Callable[[], float] = time.time
 
     def comment(self, repository: str, number: int, body: str) -> int:
-        """A new comment; its id."""
+        """Write a comment and return its id."""
         return int(self._ask("POST", f"/repos/{repository}/issues/{number}/comments", {"body": body})["id"])
 
     def edit(self, repository: str, comment: int, body: str) -> None:
         self._ask("PATCH", f"/repos/{repository}/issues/comments/{comment}", {"body": body})
 
     def find_comment(self, repository: str, number: int, marker: str, since: str = "", *, by_bot: bool = False) -> int:
-        """The id of the comment with a marker in it; 0 where there is none. `by_bot`: not what a person wrote."""
+        """Return the id of the comment with a marker in it; 0 if there is none. `by_bot` excludes comments of
+        people."""
         path = f"/repos/{repository}/issues/{number}/comments"
         for page in range(1, _MOST_PAGES + 1):
             asked = {"per_page": _PAGE, "page": page} | ({"since": since} if since else {})
@@ -57,7 +58,8 @@ class GitHub:
         return 0
 
     def new_comments(self, repository: str, since: str, page: int, etag: str) -> tuple[list[dict[str, Any]], str]:
-        """Comments that changed since then, oldest first, and the tag of this answer; none where it is still good."""
+        """Return comments that changed since then, oldest first, and the tag of this answer; none if the tag still
+        matches."""
         asked = {"since": since, "sort": "updated", "direction": "asc", "per_page": _PAGE, "page": page}
         headers = {"If-None-Match": etag} if etag else {}
         answer = self._request("GET", f"/repos/{repository}/issues/comments?{urlencode(asked)}", None, headers)
@@ -70,12 +72,12 @@ class GitHub:
         return _PAGE
 
     def status(self, repository: str, sha: str, state: str, description: str) -> None:
-        """What stands beside a commit: pending, success, failure or error."""
+        """Set the status of a commit: pending, success, failure, or error."""
         body = {"state": state, "context": "benchhouse", "description": description[:140]}
         self._ask("POST", f"/repos/{repository}/statuses/{sha}", body)
 
     def check_run(self, repository: str, sha: str, name: str, conclusion: str, title: str, summary: str) -> int:
-        """A completed check of a commit, in place of the one of that name that is there; its id."""
+        """Write a completed check of a commit, replacing an existing one of that name, and return its id."""
         base = f"/repos/{repository}"
         asked = urlencode({"check_name": name, "per_page": 1})
         known = self._ask("GET", f"{base}/commits/{sha}/check-runs?{asked}")["check_runs"]
@@ -86,7 +88,7 @@ class GitHub:
         return int(self._ask("POST", f"{base}/check-runs", body | {"head_sha": sha})["id"])
 
     def pull_of(self, repository: str, head: str, sha: str) -> int:
-        """The open pull request from `owner:branch` whose newest commit this is; 0 where there is none."""
+        """Return the open pull request from `owner:branch` whose newest commit this is; 0 if there is none."""
         asked = urlencode({"state": "open", "head": head, "per_page": _PAGE})
         pulls = self._ask("GET", f"/repos/{repository}/pulls?{asked}")
         return next((int(pull["number"]) for pull in pulls if pull["head"]["sha"] == sha), 0)
@@ -125,7 +127,7 @@ class GitHub:
         if limited:
             wait_s = max(waits) if max(waits) > 0 else 60.0
             return Later(f"{message}: too many requests", min(wait_s + 1, _LONGEST_WAIT_S))
-        if status >= 500 or status in (401, 408):  # 401: a token that was changed, and its owner will see it here
+        if status >= 500 or status in (401, 408):  # 401: the token was changed, and its owner will see it here
             return Later(f"{message}: {'is the token right?' if status == 401 else answer.reason}", max(*waits, 0.0))
         if 300 <= status < 400:
             return Denied(f"{message}: the repository has moved", "write its new name into workspace.yaml")
@@ -133,7 +135,7 @@ class GitHub:
 
 
 def _json(answer: Response) -> Any:
-    """Raises Later for what is none: a page of whoever stands between us and GitHub."""
+    """Return the JSON of an answer. Raise Later if it is not JSON, for example the page of a proxy."""
     try:
         return answer.json()
     except NoAnswer as error:

@@ -1,4 +1,4 @@
-"""A comment's command: found as GitHub's Markdown has it, split as a shell would, and never given to one. Pure."""
+"""The command in a comment: found as GitHub's Markdown has it, split as a shell would, never given to a shell. Pure."""
 
 import re
 import shlex
@@ -29,26 +29,26 @@ HELP = """/bench run NAME|FILE [--set key=value]   run a scenario of the workspa
 /bench help                              this"""
 _BLOCKS = ("fence", "code", "blockquote", "list", "html_block", "heading", "lheading", "hr", "reference")
 _MAIL = re.compile(r"-+ ?original message ?-+|_{10,}|on .{1,200} wrote:|from: .+|reply to this email directly.*", re.I)
-_LONGEST = 2000  # of one command
-_WHICH = ("changed-since", "package", "model")  # of an evaluation, each with a value; and --all
+_LONGEST = 2000  # characters of one command
+_WHICH = ("changed-since", "package", "model")  # the selections of an evaluation, each with a value; and --all
 
 
 @dataclass(frozen=True)
 class CommentCommand:
-    """What somebody wants."""
+    """A command of a comment."""
 
     name: Name
     about: str = ""
-    """The scenario, run or digest."""
+    """The scenario, run, or digest."""
     settings: tuple[tuple[str, str], ...] = ()
-    """Of a run what `--set` changes; of an evaluation which benchmarks."""
+    """For a run, the changes of `--set`; for an evaluation, its selection of benchmarks."""
 
 
 def find_command(text: str) -> str | None:
-    """The line that begins with `/bench`, None where there is none; raises BenchError where there are several.
+    """Return the line that begins with `/bench`; None if there is none. Raise BenchError if there are several.
 
-    Only lines of a comment's own paragraphs count: no quote, list, code, HTML or heading, and nothing of a mail that
-    is answered.
+    Only lines in a comment's own paragraphs count: no quote, list, code, HTML, or heading, and no text of a mail that
+    it answers.
     """
     lines = []
     for line in _command_lines(text):
@@ -62,7 +62,7 @@ def find_command(text: str) -> str | None:
 
 
 def parse_command(line: str) -> CommentCommand:
-    """Raises BenchError for what is none."""
+    """Return the parsed command. Raise BenchError if the line is invalid."""
     if len(line) > _LONGEST or not line.replace("\t", " ").isprintable():
         raise BenchError(f"a command has at most {_LONGEST} printable characters", "/bench help")
     try:
@@ -104,7 +104,7 @@ def _arguments(name: Name, words: list[str]) -> tuple[str, tuple[tuple[str, str]
 
 
 def _which(words: list[str]) -> tuple[tuple[str, str], ...]:
-    """The one option of an evaluation: `--all`, or another with its value."""
+    """Return the one option of an evaluation: `--all`, or another with its value."""
     option, equals, value = (words[0] if words else "").partition("=")
     rest = words[1:] if words else []
     if not equals and option != "--all" and rest:
@@ -121,7 +121,7 @@ def _which(words: list[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _command_lines(text: str) -> list[str]:
-    # Of what stands within a line only code and HTML are known: the rest of a command is as it was written.
+    # Within a line, only code and HTML are parsed: the rest of a command stays as it was written.
     markdown = MarkdownIt("zero", {"html": True}).enable([*_BLOCKS, "backticks", "html_inline", "newline"])
     lines: list[str] = []
     before: Token | None = None

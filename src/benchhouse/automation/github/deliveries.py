@@ -1,4 +1,4 @@
-"""A webhook's request: who signed it, what of it is taken, and what it orders. Pure."""
+"""A webhook request: its signature, its accepted parts, and its orders. Pure."""
 
 import hashlib
 import hmac
@@ -12,13 +12,13 @@ from benchhouse.schema.github import GitHubSettings
 from benchhouse.schema.json_text import read_json
 
 WORD = "/bench"
-MOST_TEXT = 1 << 16  # of a comment; GitHub takes no longer one
+MOST_TEXT = 1 << 16  # characters of a comment; GitHub accepts no longer one
 _MOMENT = re.compile(r"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\dZ", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 
 
 class DeliveryRefused(Exception):  # noqa: N818 - an answer
-    """A request that is not taken; `status` is that of the answer."""
+    """A rejected request; `status` is the HTTP status of the answer."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -27,38 +27,39 @@ class DeliveryRefused(Exception):  # noqa: N818 - an answer
 
 @dataclass(frozen=True)
 class CommandOrder:
-    """Something to be done, once for its `key`."""
+    """A task that is done once per `key`."""
 
     key: str
-    """The same whether a comment came by a webhook or was polled."""
+    """The identity, which is the same whether a comment came by a webhook or was polled."""
     repository: str
     login: str
     text: str
-    """The comment; of another event the command that it stands for."""
+    """The comment, or for another event its equivalent command."""
     number: int = 0
-    """Of the issue or pull request to answer in; 0: none."""
+    """The number of the issue or pull request to answer in; 0 if there is none."""
     sha: str = ""
-    """The commit that gets a status, where there is no thread."""
+    """The commit that gets a status if there is no thread."""
     at: str = ""
-    """When it was written or happened, as GitHub says: 2026-01-31T23:59:59Z."""
+    """The time of the comment or event in GitHub's format: 2026-01-31T23:59:59Z."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A webhook that was signed and is taken."""
+    """An accepted webhook with a valid signature."""
 
     id: str
     digest: str
-    """Of the body. The id is in a header, which nobody signed: sent again under another one, it is a replay too."""
+    """The digest of the body. The id is in an unsigned header: the same body under another id is also a replay."""
     event: str
     repository: str
     orders: tuple[CommandOrder, ...]
     why: str = ""
-    """Why it orders nothing."""
+    """The reason why it has no order."""
 
 
 def read_delivery(headers: Mapping[str, str], body: bytes, settings: GitHubSettings, secret: str) -> Delivery:
-    """Raises Refused. Nothing of the body is read before its signature is known to be right."""
+    """Return the delivery of a request. Raise DeliveryRefused if it is rejected. The body is parsed only after its
+    signature is verified."""
     if not is_signed(headers.get("x-hub-signature-256", ""), body, secret):
         raise DeliveryRefused(401, "the signature is not of this webhook's secret")
     event, delivery = headers.get("x-github-event", ""), headers.get("x-github-delivery", "")
@@ -83,13 +84,13 @@ def read_delivery(headers: Mapping[str, str], body: bytes, settings: GitHubSetti
 
 
 def is_signed(signature: str, body: bytes, secret: str) -> bool:
-    """In the same time for every signature. An empty secret signs nothing."""
+    """Return whether the signature is valid, in constant time. An empty secret signs nothing."""
     expected = f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
     return hmac.compare_digest(expected.encode(), signature.encode()) and bool(secret)
 
 
 def comment_order(repository: str, comment: Mapping[str, Any], number: int) -> tuple[CommandOrder | None, str]:
-    """What a new comment orders, if anything; an edited one orders nothing."""
+    """Return the order of a new comment, or None and the reason; an edited comment has no order."""
     text = str(comment["body"] or "")
     if WORD not in text or len(text) > MOST_TEXT:
         return None, f"no {WORD} in it" if WORD not in text else "too long"
@@ -125,7 +126,7 @@ def _orders(
 
 
 def _commit(event: str, payload: Mapping[str, Any]) -> tuple[str, str]:
-    """The commit that an event is about, or why it starts nothing."""
+    """Return the commit of an event, or the reason why it starts nothing."""
     if event == "push":
         branch = payload["repository"]["default_branch"]
         if payload["deleted"]:

@@ -1,6 +1,6 @@
-"""A gate's answer on GitHub: a check run beside the commit, and one comment in the pull request, which is updated.
+"""A gate's result on GitHub: a check run of the commit, and one comment in the pull request, which is updated.
 
-What ran is said by the event that GitHub wrote, never by the gate's file.
+The identity of the commit comes from GitHub's event, never from the gate's file.
 """
 
 from collections.abc import Mapping
@@ -14,31 +14,32 @@ from benchhouse.schema.errors import BenchError
 
 @dataclass(frozen=True)
 class ReportLocation:
-    """Where a report belongs."""
+    """The destination of a report."""
 
     repository: str
     sha: str
     number: int
-    """Of the pull request; 0: there is none, or it has other commits by now."""
+    """The number of the pull request; 0 if there is none, or if it has other commits by now."""
     evidence: str
-    """Address of the workflow's run."""
+    """The address of the workflow run."""
     foreign: bool
-    """Whether the code that ran is of another repository."""
+    """Whether the code that ran is from another repository."""
 
 
 @dataclass(frozen=True)
 class Reported:
-    """What was written where."""
+    """The destinations of a written report."""
 
     place: ReportLocation
     check_run: int
     comment: int
-    """0: none."""
+    """The id of the comment; 0 if there is none."""
     judgement: str
 
 
 def place_of(event: Mapping[str, Any], environment: Mapping[str, str], github: GitHub) -> ReportLocation:
-    """By the event of `GITHUB_EVENT_PATH`, and for a push, a release or a schedule by the variables beside it."""
+    """Return the destination from the event of `GITHUB_EVENT_PATH`, and for a push, a release, or a schedule from
+    variables."""
     try:
         repository = environment["GITHUB_REPOSITORY"]
         server, run = environment.get("GITHUB_SERVER_URL", "https://github.com"), environment.get("GITHUB_RUN_ID", "")
@@ -65,7 +66,7 @@ def place_of(event: Mapping[str, Any], environment: Mapping[str, str], github: G
 
 
 def report(gate: GateCommentAnswer, name: str, place: ReportLocation, github: GitHub) -> Reported:
-    """Again for the same commit or pull request, it takes the place of what was said before."""
+    """Write the report; it replaces an earlier one of the same commit or pull request."""
     text = gate_markdown(gate, name, place.evidence, foreign=place.foreign)
     title = f"{gate.headline}{' (measured by code of a fork)' if place.foreign else ''}"
     check = github.check_run(place.repository, place.sha, f"benchhouse: {name}", gate.conclusion, title, text)

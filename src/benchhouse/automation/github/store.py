@@ -1,7 +1,7 @@
-"""What GitHub asked for, in the workspace: deliveries that were taken, their orders, and how far each was answered.
+"""The stored requests of GitHub in the workspace: accepted deliveries, their orders, and the progress of each answer.
 
-It does not grow for ever. What happened longer ago than `KEPT` is forgotten, and from then on refused: all that is
-older than the horizon, by the time that GitHub signed, is taken for a replay. No clock of ours has a say in it.
+The size is bounded. What happened longer ago than `KEPT` is deleted, and from then on refused: anything older than the
+horizon, by the time that GitHub signed, counts as a replay. Our own clocks are not used for this.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ TABLES = (
          repository TEXT PRIMARY KEY, since TEXT NOT NULL, etag TEXT NOT NULL, next_look REAL NOT NULL,
          failures INTEGER NOT NULL)""",
     leases.TABLE,
-    "CREATE TABLE IF NOT EXISTS horizon (at TEXT NOT NULL)",  # what happened until then is forgotten: one row, or none
+    "CREATE TABLE IF NOT EXISTS horizon (at TEXT NOT NULL)",  # everything up to this time is deleted: one row, or none
 )
 KEPT = timedelta(days=90)
 State = Literal["asked", "running", "answering", "done"]
@@ -39,27 +39,27 @@ _LEASE = "github"
 
 @dataclass(frozen=True)
 class StoredOrder:
-    """An order as it stands."""
+    """An order and its state."""
 
     order: CommandOrder
     time: float
-    """When it came, in seconds since the epoch."""
+    """When the order came, in seconds since the epoch."""
     state: State
     run_id: str
-    """Of the run that it starts, if it starts one: chosen when it came, so that it is started once."""
+    """The id of the run that it starts, if any; chosen when it came, so that the run is started once."""
     comment: int
-    """The progress comment; 0: there is none yet."""
+    """The id of the progress comment; 0 if there is none yet."""
     shown: str
-    """What that says by now."""
+    """The current text of the progress comment."""
     answer: str
-    """The final message, while it is written; then what became of it."""
+    """The final message while it is being written; after that, the result."""
     next_try: float
     tries: int
 
 
 @dataclass(frozen=True)
 class Poll:
-    """Up to where the comments of a repository were read."""
+    """How far the comments of a repository have been read."""
 
     repository: str
     since: str
@@ -69,7 +69,7 @@ class Poll:
 
 
 class GitHubStore:
-    """Of one workspace and one thread. Close it, or use `opened`."""
+    """The store of one workspace for one thread. Close it, or use `opened`."""
 
     def __init__(self, workspace: WorkspaceFolder) -> None:
         self._db = Sqlite(workspace.github, TABLES, "what GitHub asked for")
@@ -78,12 +78,12 @@ class GitHubStore:
         self._db.close()
 
     def take(self, deliveries: Sequence[Delivery], now: float) -> list[bool]:
-        """Keep all of them in one transaction; False for each that was taken before."""
+        """Store all deliveries in one transaction; return False for each that was taken before."""
         with self._db.alone():
             return [self._take(delivery, now) for delivery in deliveries]
 
     def _take(self, delivery: Delivery, now: float) -> bool:
-        if not delivery.orders:  # whatever is made of it again is nothing
+        if not delivery.orders:  # a repetition has no effect
             return True
         at = max(order.at for order in delivery.orders)
         if at <= self._horizon():
@@ -99,7 +99,8 @@ class GitHubStore:
         return str(rows[0][0]) if rows else ""
 
     def prune(self) -> int:
-        """Forget what is over and older than `KEPT`, counted back from the newest of all; how many rows that were."""
+        """Delete what is done and older than `KEPT`, counted back from the newest order; return the number of deleted
+        rows."""
         with self._db.alone():
             newest = str(
                 self._db.ask("SELECT coalesce(max(at), '') FROM orders WHERE at GLOB '????-??-??T??:??:??Z'")[0][0]
@@ -123,21 +124,22 @@ class GitHubStore:
             self._db.ask(f"INSERT INTO orders VALUES ({marks}) ON CONFLICT DO NOTHING", values)  # noqa: S608 - marks
 
     def open_orders(self, now: float, longest_wait_s: float) -> list[StoredOrder]:
-        """What is to be done or looked at now, oldest first; also what waits for longer, by a clock that was ahead."""
+        """Return the orders that are due, oldest first; also those that wait longer than possible, because a clock was
+        ahead."""
         where = "WHERE state != 'done' AND (next_try <= ? OR next_try > ?) ORDER BY time, key LIMIT 200"
         return self._orders(where, [now, now + longest_wait_s])
 
     def recent(self, limit: int) -> list[StoredOrder]:
-        """The newest first."""
+        """Return the newest orders first."""
         return self._orders("ORDER BY time DESC, key LIMIT ?", [limit])
 
     def runs_of(self, order: CommandOrder) -> list[str]:
-        """Runs that were started in its thread, the newest first."""
+        """Return the runs that were started in the order's thread, newest first."""
         sql = "SELECT run_id FROM orders WHERE repository = ? AND number = ? AND shown != '' ORDER BY time DESC"
         return [row[0] for row in self._db.ask(sql, [order.repository, order.number])]
 
     def change(self, key: str, **fields: str | float) -> None:
-        """Write down how an order stands."""
+        """Record the state of an order."""
         names = ", ".join(f"{name} = ?" for name in fields)
         with self._db.alone():
             sql = f"UPDATE orders SET {names} WHERE key = ?"  # noqa: S608 - names of our columns
@@ -150,13 +152,13 @@ class GitHubStore:
     # -- the poller
 
     def poll(self, repository: str, since: str) -> Poll:
-        """Where it stands; `since` where it begins now."""
+        """Return the state of the poller; a new one starts at `since`."""
         with self._db.alone():
             self._db.ask("INSERT INTO polls VALUES (?, ?, '', 0, 0) ON CONFLICT DO NOTHING", [repository, since])
             return Poll(*self._db.ask("SELECT * FROM polls WHERE repository = ?", [repository])[0])
 
     def polled(self, poll: Poll, orders: Sequence[CommandOrder], now: float) -> None:
-        """What was read, and up to where, are one transaction."""
+        """Record the orders that were read and the new position in one transaction."""
         with self._db.alone():
             horizon = self._horizon()
             self._add([order for order in orders if order.at > horizon], now)

@@ -1,7 +1,7 @@
-"""Carries out orders, once each, and answers in their threads: one progress comment, one final message.
+"""Executes orders, once each, and answers in their threads: one progress comment, one final message.
 
-What is said to GitHub is written down before and after, so that a kill in between finds it again instead of saying it
-twice. While GitHub is away the runs go on, and what is to be said waits. Its clock and its deeds are given to it.
+Messages to GitHub are recorded before and after they are sent, so that after a kill in between they are found instead
+of repeated. While GitHub is unreachable, runs continue and messages wait. The clock and the actions are injected.
 """
 
 import hashlib
@@ -25,43 +25,44 @@ _LONGEST_WAIT_S = 3 * 3600.0
 STEP_S = 1.0
 _LOOK_S, _LONGEST_LOOK_S = 2.0, 60.0
 _FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 5.0, 900.0
-_MOST_TEXT = 60_000  # GitHub takes 65,536 characters
+_MOST_TEXT = 60_000  # GitHub accepts 65,536 characters
 _SAID = 500
 _PRUNE_S = 3600.0
 
 
 @dataclass(frozen=True)
 class RunProgressText:
-    """How a run stands, as Markdown."""
+    """The state of a run as Markdown."""
 
     text: str
     good: bool | None = None
-    """How it ended; None while it goes on."""
+    """Whether the run ended well; None while it runs."""
     final: str = ""
 
 
 class CommandActions(Protocol):
-    """What commands do to the world."""
+    """The effects of commands."""
 
     def person(self, login: str) -> tuple[str, Role] | None:
-        """Who in trusted.yaml has this login; None: nobody."""
+        """Return the person in trusted.yaml with this login, and their role; None if there is none."""
 
     def start(self, command: CommentCommand, run_id: str, by: str) -> None:
-        """A run, or an evaluation; asked twice there is one. Raises BenchError where it can't be started."""
+        """Start a run or an evaluation; two calls start it once. Raise BenchError if it can't be started."""
 
     def progress(self, run_id: str, since_s: float) -> RunProgressText:
-        """Of a run or an evaluation that was asked for so long ago."""
+        """Return the progress of a run or an evaluation that was requested `since_s` seconds ago."""
 
     def answer(self, command: CommentCommand, by: str, order: CommandOrder, runs: list[str]) -> str:
-        """Do anything that is over at once; `runs` of the thread, the newest first."""
+        """Execute a command that ends immediately and return its answer; `runs` are those of the thread, newest
+        first."""
 
     def note(self, text: str) -> None:
-        """For a person who watches."""
+        """Show a message to a person who watches."""
 
 
 @dataclass
 class CommandWorker:
-    """One process, for one workspace. `step` does all that is to be done at a moment."""
+    """The worker process of one workspace. `step` does everything that is due."""
 
     store: GitHubStore
     github: GitHub
@@ -70,7 +71,7 @@ class CommandWorker:
     me: str
     is_gone: Callable[[str], bool]
     repositories: tuple[str, ...] = ()
-    """Those that are polled; none where webhooks come."""
+    """The repositories that are polled; empty if webhooks are used."""
     poll_s: float = 30.0
     dice: random.Random = field(default_factory=random.Random)
     _leads: bool = False
@@ -85,7 +86,7 @@ class CommandWorker:
             if not self._lead(now):
                 return
             for repository in self.repositories:
-                if not now < self._poll_at.get(repository, 0.0) <= now + _LONGEST_WAIT_S:  # else the clock went back
+                if not now < self._poll_at.get(repository, 0.0) <= now + _LONGEST_WAIT_S:  # if not, the clock went back
                     self._poll_at[repository] = self._poll(repository, now)
             for kept in self.store.open_orders(now, _LONGEST_WAIT_S):
                 if self._lead(self.clock()):  # answers take their time
@@ -93,11 +94,11 @@ class CommandWorker:
             if not now < self._prune_at <= now + _PRUNE_S:
                 self.store.prune()
                 self._prune_at = now + _PRUNE_S
-        except BenchError as error:  # a full disk
+        except BenchError as error:  # for example a full disk
             self._note_once(str(error))
 
     def stop(self) -> None:
-        """Let another take over at once."""
+        """Release the lease, so that another worker can take over immediately."""
         if self._leads:
             self.store.release(self.me)
 
@@ -120,14 +121,14 @@ class CommandWorker:
         except Denied as error:
             self.deeds.note(f"{kept.order.key}: {error.message}")
             self.store.change(kept.order.key, state="done", answer=f"not answered: {error.message}"[:_SAID])
-        except BenchError as error:  # a run that can't be looked at now
+        except BenchError as error:  # the run can't be read now
             self._note_once(f"{kept.order.key}: {error}")
             self.store.change(kept.order.key, next_try=self.clock() + _LONGEST_LOOK_S)
 
     def _begin(self, kept: StoredOrder) -> None:
         order = kept.order
         person = self.deeds.person(order.login)
-        if person is None:  # a stranger gets no answer: threads are not to be filled by anybody who likes
+        if person is None:  # strangers get no answer, so that nobody can flood threads
             self._end(kept, f"{order.login} is not in trusted.yaml")
             return
         name, role = person
@@ -150,7 +151,7 @@ class CommandWorker:
             answer = self.deeds.answer(command, name, order, self.store.runs_of(order))
         except BenchError as error:
             answer = block(str(error))
-        except Exception as error:  # noqa: BLE001 - one broken order must not end those of others
+        except Exception as error:  # noqa: BLE001 - one broken order must not stop those of others
             self.deeds.note(f"{order.key}: {type(error).__name__}: {error}")
             answer = f"That failed here ({type(error).__name__}); the agent's log says more."
         self.store.change(order.key, state="answering", answer=answer, tries=0)
@@ -179,13 +180,13 @@ class CommandWorker:
             self.github.edit(order.repository, int(comment), self._marked(kept, "progress", progress.text))
             self.store.change(order.key, comment=int(comment))
         else:
-            self.store.change(order.key, shown=progress.text)  # from here on it may be there
+            self.store.change(order.key, shown=progress.text)  # from here on the comment may exist
             body = self._marked(kept, "progress", progress.text)
             self.store.change(order.key, comment=self.github.comment(order.repository, order.number, body))
         self.store.change(order.key, shown=progress.text)
 
     def _say(self, kept: StoredOrder) -> None:
-        """The final message. A try before this one may have got through without our hearing of it."""
+        """Write the final message. An earlier attempt may have got through without an answer."""
         order = kept.order
         if not order.number:
             self._end(kept, kept.answer)
@@ -214,13 +215,13 @@ class CommandWorker:
     # -- polling
 
     def _poll(self, repository: str, now: float) -> float:
-        """When to look again."""
+        """Read new comments and return the time of the next poll."""
         poll = self.store.poll(repository.lower(), _stamp(now))
         if now < poll.next_look <= now + _LONGEST_WAIT_S:
             return poll.next_look
         try:
             orders, since, etag = self._read(repository, poll)
-        except (Later, Denied) as error:  # of a repository that moved too: somebody may correct workspace.yaml
+        except (Later, Denied) as error:  # a moved repository too: somebody may correct workspace.yaml
             self._note_once(error.message)
             wait_s = max(getattr(error, "wait_s", 0.0), self.poll_s, self._backoff_s(poll.failures))
             self.store.polled(replace(poll, next_look=now + wait_s, failures=poll.failures + 1), (), now)
@@ -243,7 +244,7 @@ class CommandWorker:
                 if order and order.at >= poll.since:
                     orders.append(order)
             if len(comments) < self.github.page_size:
-                return orders, since, etag if since == poll.since else ""  # the tag is of the old question
+                return orders, since, etag if since == poll.since else ""  # the tag is of the old query
             page += 1
 
     def _backoff_s(self, tries: int) -> float:

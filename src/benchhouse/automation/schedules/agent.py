@@ -1,6 +1,6 @@
-"""The agent: claims what is due, begins it, follows its runs, and has people notified.
+"""The agent: claims due slots, starts and follows their runs, and notifies people.
 
-Its clock and its deeds are given to it.
+The clock and the actions are injected.
 """
 
 import os
@@ -15,11 +15,11 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.schedules import Schedule, SlotState
 
 LEASE_S = 15.0
-LONGEST_SLEEP_S = 1.0  # a clock that is set, and a schedule that is added, are noticed within it
+LONGEST_SLEEP_S = 1.0  # a changed clock or an added schedule is noticed within this time
 _RENEW_S = 5.0
 _LOST_S = 3600.0
 _TELL_AGAIN_S = 60.0
-_FIRST_LOOK_S, _LONGEST_LOOK_S = 2.0, 30.0  # at a run: the longer it goes on, the more rarely
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 2.0, 30.0  # between checks of a run: the longer it runs, the rarer they are
 
 
 @dataclass(frozen=True)
@@ -31,27 +31,27 @@ class Ending:
 
 
 class ScheduleActions(Protocol):
-    """What the agent does to the world."""
+    """The effects of the agent."""
 
     def begin(self, schedule: Schedule, slot: ScheduleSlot) -> None:
-        """Start the slot's run; asked twice there is one run. Raises BenchError where it can't be started."""
+        """Start the slot's run; two calls start one run. Raise BenchError if it can't be started."""
 
     def ending(self, slot: ScheduleSlot, since_s: float) -> Ending | None:
-        """How its run ended; None while it goes on."""
+        """Return how the slot's run ended; None while it runs."""
 
     def tell(self, kept: StoredSchedule) -> list[str]:
-        """Notify the channels of a schedule that keeps failing, or is over it; those that know now."""
+        """Notify the channels of a schedule that keeps failing or has recovered; return the channels that know now."""
 
     def deliver(self) -> None:
-        """Send what waits for channels that were quiet or away."""
+        """Send notices that wait for channels that were quiet or unreachable."""
 
     def note(self, text: str) -> None:
-        """For a person who watches the agent."""
+        """Show a message to a person who watches the agent."""
 
 
 @dataclass
 class Agent:
-    """One process, on one workspace. `step` does all that is to be done at a moment."""
+    """The agent process of one workspace. `step` does everything that is due."""
 
     store: ScheduleStore
     deeds: ScheduleActions
@@ -67,7 +67,7 @@ class Agent:
     _trouble: str = ""
 
     def step(self) -> float:
-        """Returns in how many seconds to come again."""
+        """Do everything that is due, and return the seconds until the next step."""
         now = self.clock()
         if now < self._last:
             self._clock_went_back()
@@ -80,15 +80,15 @@ class Agent:
             self._begin_claimed(now)
             if leads:
                 self._tell(now)
-                self._trouble = ""  # whoever stands by says so once
+                self._trouble = ""  # a waiting agent reports once
             next_look = self.store.next_look()
-        except BenchError as error:  # a full disk, a server that is away: it may be over in a second
+        except BenchError as error:  # a full disk or an unreachable server: it may work again in a second
             self._note_once(str(error))
             return LONGEST_SLEEP_S
         return min(LONGEST_SLEEP_S, max(0.0, next_look - self.clock()))
 
     def stop(self) -> None:
-        """Let another take over at once; runs go on."""
+        """Release the lease, so that another agent can take over immediately; runs continue."""
         if self._leads:
             self.store.release(self.me)
             self._leads = False
@@ -98,10 +98,10 @@ class Agent:
         return self._leads
 
     def _clock_went_back(self) -> None:
-        """What was to be done by the old time is looked at by the new one."""
+        """Check everything that was due by the old time again by the new time."""
         self._renew_at = self._tell_at = 0.0
         self._look_at.clear()
-        self._leads = False  # then all schedules are looked at anew
+        self._leads = False  # then all schedules are checked again
 
     def _lead(self, now: float) -> bool:
         if not self._leads or now >= self._renew_at:
@@ -115,17 +115,17 @@ class Agent:
         return self._leads
 
     def _begin_claimed(self, now: float) -> None:
-        """What was claimed just now, by us before a write failed, or by somebody who was killed before it began."""
+        """Start slots that were claimed just now, before a failed write of ours, or by an agent that was killed."""
         for slot in self.store.open_slots(self.place):
             if slot.state == "claimed" and self._may_begin(slot):
                 self.begin(slot, now)
 
     def _may_begin(self, slot: ScheduleSlot) -> bool:
-        """One that was claimed by us; of those at this place whose claimer has ended, whoever leads takes care."""
+        """Return whether we may start a slot: we claimed it, or we lead and its claimer at this place has ended."""
         return slot.claimer == self.me or (self._leads and slot.place == self.place and self.is_gone(slot.claimer))
 
     def begin(self, slot: ScheduleSlot, now: float) -> None:
-        """Start one slot and write down that it was; what can't be started has failed."""
+        """Start one slot and record it; a slot that can't be started has failed."""
         try:
             schedule = self.store.get(slot.schedule).schedule
             if now - slot.due > max(schedule.max_age_s, _LOST_S):
@@ -173,12 +173,12 @@ class Agent:
 
 
 def own_name() -> str:
-    """This process, told from all others of a team."""
+    """Return the name of this process, unique in the team."""
     return f"{os.uname().nodename} {boot()} {identity()}"
 
 
 def process_is_gone(name: str) -> bool:
-    """Whether the process of that name has ended, as far as that can be seen from this machine."""
+    """Return whether the process with that name has ended, as far as this machine can check."""
     node, _, rest = name.partition(" ")
     when, _, process = rest.partition(" ")
     if node != os.uname().nodename:
@@ -187,5 +187,5 @@ def process_is_gone(name: str) -> bool:
 
 
 def place_of(root: Path) -> str:
-    """A workspace, told from those of other machines."""
+    """Return the name of a workspace that is unique across machines."""
     return f"{os.uname().nodename}:{root}"

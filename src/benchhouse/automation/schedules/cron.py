@@ -1,7 +1,7 @@
 """Due times of a cron line, in seconds since the epoch.
 
-Daylight saving as Debian's cron has it: a fixed time that is skipped comes at the end of the gap, one that occurs twice
-comes once; what has a star in its minutes or hours follows the clock that never jumps.
+Daylight saving works as in Debian's cron: a fixed time that is skipped comes at the end of the gap, one that occurs
+twice comes once; a line with a star in its minutes or hours follows the clock that never jumps.
 """
 
 import hashlib
@@ -21,11 +21,11 @@ _FORM = 'five fields: --cron "0 2 * * *" is each night at two'
 
 
 def slots(schedule: Schedule, after: float) -> Iterator[float]:
-    """All due times later than that; ends where none comes within fifty years."""
+    """Yield all due times later than `after`; end if none comes within fifty years."""
     CronSim, _ = _library()  # noqa: N806 - a class
     begin = datetime.fromtimestamp(after, UTC)
     zone = UTC if schedule.timezone == "UTC" else ZoneInfo(schedule.timezone)
-    # From a local time that occurs twice, one slot may come again: only what is later counts.
+    # From a local time that occurs twice, one slot may come again: only later ones count.
     for due in CronSim(schedule.cron, begin.astimezone(zone)):
         if (moment := due.timestamp()) > after:
             yield moment
@@ -33,7 +33,7 @@ def slots(schedule: Schedule, after: float) -> Iterator[float]:
 
 
 def starts_at(schedule: Schedule, due: float) -> float:
-    """When the slot begins: the same jitter, whoever asks."""
+    """Return when the slot begins; its jitter is the same for every process."""
     if not schedule.jitter_s:
         return due
     drawn = hashlib.sha256(f"{schedule.name} {due:.0f}".encode()).digest()
@@ -41,19 +41,19 @@ def starts_at(schedule: Schedule, due: float) -> float:
 
 
 def next_start(schedule: Schedule, after: float) -> float:
-    """When the first slot later than that begins, hours in which none may begin left aside; 0 where none comes."""
+    """Return when the first slot later than `after` begins, regardless of forbidden hours; 0 if none comes."""
     due = next(slots(schedule, after), None)
     return 0.0 if due is None else starts_at(schedule, due)
 
 
 def may_begin(schedule: Schedule, at: float) -> bool:
-    """Whether `window` and `quiet` allow it at that time."""
+    """Return whether `window` and `quiet` allow a start at that time."""
     local = datetime.fromtimestamp(at, ZoneInfo(schedule.timezone))
     return schedule.allows(local.hour * 60 + local.minute)
 
 
 def opening(schedule: Schedule, after: float) -> float:
-    """The next full minute at which runs may begin."""
+    """Return the next full minute at which runs may begin."""
     at = after - after % 60 + 60
     while not may_begin(schedule, at):
         at += 60
@@ -61,7 +61,7 @@ def opening(schedule: Schedule, after: float) -> float:
 
 
 def check(schedule: Schedule, now: float) -> None:
-    """Raises BenchError where the line is no cron line, or never fires."""
+    """Raise BenchError if the line is not a cron line, or never fires."""
     if len(schedule.cron.split()) != 5:
         raise BenchError(f"{quote(schedule.cron)} is no schedule", _FORM)
     _, CronSimError = _library()  # noqa: N806 - a class

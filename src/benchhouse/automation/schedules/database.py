@@ -1,6 +1,6 @@
-"""The tables of schedules, and the PostgreSQL that workspace.yaml names in place of a file in the workspace.
+"""The tables of schedules, and the PostgreSQL database that workspace.yaml names instead of a file in the workspace.
 
-The few statements that the store needs are the same for both. A transaction here has no other beside it.
+The few statements of the store are the same for both. Transactions are exclusive.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from benchhouse.schema.secrets import blanker, split_userinfo, without_secrets
 if TYPE_CHECKING:
     import psycopg
 
-_LOCK = 0x736368656475  # of whoever writes
+_LOCK = 0x736368656475  # taken by the writer
 TABLES = (
     """CREATE TABLE IF NOT EXISTS schedules (
          name TEXT PRIMARY KEY, document TEXT NOT NULL, paused INTEGER NOT NULL, added DOUBLE PRECISION NOT NULL,
@@ -51,14 +51,14 @@ class PostgresScheduleDatabase:
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
         with self._explained():
-            if self._connection.closed:  # the server was away
+            if self._connection.closed:  # the server was unreachable
                 self._connection = self._connect()
             cursor = self._connection.execute(sql.replace("?", "%s"), values or None)
             return cursor.fetchall() if cursor.description else []
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        self.ask("SELECT 1")  # connects anew where the server was away
+        self.ask("SELECT 1")  # connects again if the server was unreachable
         with self._explained(), self._connection.transaction():
             self.ask("SELECT pg_advisory_xact_lock(?)", [_LOCK])
             yield

@@ -1,48 +1,48 @@
-"""What is due of a schedule: pure. A schedule, how it stands and a time go in; what to run or skip comes out."""
+"""The due slots of a schedule (pure): from a schedule, its history, and a time to the slots to run or skip."""
 
 from dataclasses import dataclass
 
 from benchhouse.automation.schedules.cron import may_begin, opening, slots, starts_at
 from benchhouse.schema.schedules import Schedule
 
-ON_TIME_S = 120.0  # a slot that begins within it was not missed: an agent that a timer starts comes once a minute
+ON_TIME_S = 120.0  # a slot that begins within this time is not missed: an agent that a timer starts comes once a minute
 NEVER = 1e12
 _LONGEST_BACKOFF_S = 86400.0
 
 
 @dataclass(frozen=True)
 class ScheduleHistory:
-    """What counts of the past of a schedule."""
+    """The relevant history of a schedule."""
 
     looked_to: float
-    """All slots up to this time are decided."""
+    """The time up to which all slots are decided."""
     running: bool = False
     failures: int = 0
-    """In a row."""
+    """The number of consecutive failures."""
     failed_at: float = 0.0
 
 
 @dataclass(frozen=True)
 class SlotDecision:
-    """One slot that is decided now."""
+    """The decision about one slot."""
 
     due: float
     skip: str = ""
-    """Why it is not run; empty: it is."""
+    """The reason why it is skipped; empty if it runs."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What to do now, and when to look again."""
+    """The decisions of now, and when to check again."""
 
     choices: tuple[SlotDecision, ...]
     looked_to: float
     next_look: float
-    """A run that ends is a reason to look before."""
+    """The time of the next check; the end of a run is a reason to check earlier."""
 
 
 def outlook(schedule: Schedule, standing: ScheduleHistory, now: float) -> Outlook:
-    """Slots in their order, each decided once. A clock that went back has its slots decided before: the store knows."""
+    """Decide slots in order, each once. After a clock went back, slots may be decided again: the store detects that."""
     looked_to = min(standing.looked_to, now)
     choices = list(_expired(schedule, looked_to, now))
     looked_to = max(looked_to, now - schedule.max_age_s) if choices else looked_to
@@ -58,7 +58,7 @@ def outlook(schedule: Schedule, standing: ScheduleHistory, now: float) -> Outloo
 
 
 def _expired(schedule: Schedule, looked_to: float, now: float) -> list[SlotDecision]:
-    """One line for all that are too old, however many there are."""
+    """Return one decision for all slots that are too old, however many there are."""
     oldest = now - schedule.max_age_s
     first = next(slots(schedule, looked_to), None) if looked_to < oldest else None
     if first is None or first > oldest:
@@ -67,7 +67,7 @@ def _expired(schedule: Schedule, looked_to: float, now: float) -> list[SlotDecis
 
 
 def _ready(schedule: Schedule, looked_to: float, now: float) -> tuple[list[float], float]:
-    """Slots that may begin, and when the one after them may. One with a longer jitter holds up those after it."""
+    """Return slots that may begin, and when the next one may. One with a longer jitter delays those after it."""
     ready: list[float] = []
     for due in slots(schedule, looked_to):
         if (begin := starts_at(schedule, due)) > now:
@@ -77,7 +77,7 @@ def _ready(schedule: Schedule, looked_to: float, now: float) -> tuple[list[float
 
 
 def _chosen(schedule: Schedule, standing: ScheduleHistory, ready: list[float], now: float) -> list[SlotDecision]:
-    """Up to the first that waits for a run: it is decided when that is over."""
+    """Decide slots up to the first that waits for a run: it is decided when that run is over."""
     choices: list[SlotDecision] = []
     busy = standing.running
     resting = now < rests_until(schedule, standing)
@@ -105,7 +105,7 @@ def _left_out(schedule: Schedule, due: float, newest: float, now: float) -> str:
 
 
 def rests_until(schedule: Schedule, standing: ScheduleHistory) -> float:
-    """The end of the pause after failures."""
+    """Return the end of the pause after failures; 0 if there is none."""
     if not standing.failures or not schedule.backoff_s:
         return 0.0
     pause = schedule.backoff_s * 2.0 ** min(standing.failures - 1, 20)

@@ -26,14 +26,14 @@ _LEASE = "agent"
 
 @dataclass(frozen=True)
 class ScheduleSlot:
-    """One due time of a schedule, and what became of it. Times in seconds since the epoch, 0 where there is none."""
+    """One due time of a schedule and its outcome. Times are in seconds since the epoch, 0 if there is none."""
 
     schedule: str
     due: float
     state: SlotState
     run_id: str
     place: str
-    """Machine and workspace of the run."""
+    """The machine and workspace of the run."""
     claimer: str
     begun: float
     ended: float
@@ -42,28 +42,28 @@ class ScheduleSlot:
 
 @dataclass(frozen=True)
 class StoredSchedule:
-    """A schedule as it stands."""
+    """A schedule and its state."""
 
     schedule: Schedule
     paused: bool
     failures: int
-    """In a row."""
+    """The number of consecutive failures."""
     failed_at: float
     looked_to: float
     next_look: float
     told: tuple[str, ...]
-    """Channels that know that it keeps failing."""
+    """The channels that were notified that it keeps failing."""
 
 
 class ScheduleStore:
-    """Of one workspace, or of a team. Close it, or use `closing`."""
+    """The store of one workspace or of a team. Close it, or use `closing`."""
 
     def __init__(self, database: AutomationDatabase) -> None:
         self._db = database
 
     @classmethod
     def open(cls, workspace: WorkspaceFolder) -> "ScheduleStore":
-        """Where workspace.yaml says, else in the workspace."""
+        """Open the database of workspace.yaml, by default a file in the workspace."""
         file = workspace_file(workspace)
         if file is None or file.schedules is None:
             return cls(Sqlite(workspace.schedules, TABLES, "the schedules"))
@@ -77,7 +77,8 @@ class ScheduleStore:
     # -- schedules
 
     def add(self, schedule: Schedule, now: float, *, replace: bool = False) -> None:
-        """From now on; what was due before is none of its slots."""
+        """Add a schedule from now on; times before are not its slots. Raise BenchError if it exists, unless
+        `replace`."""
         check(schedule, now)
         with self._db.alone():
             if self._db.ask("SELECT 1 FROM schedules WHERE name = ?", [schedule.name]):
@@ -88,13 +89,13 @@ class ScheduleStore:
             self._db.ask("INSERT INTO schedules VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def remove(self, name: str) -> None:
-        """Runs that it began go on; its slots stay on record."""
+        """Remove a schedule. Its runs continue, and its slots stay on record."""
         with self._db.alone():
             self.get(name)
             self._db.ask("DELETE FROM schedules WHERE name = ?", [name])
 
     def pause(self, name: str, now: float, *, paused: bool = True) -> None:
-        """Or carry on: what was due meanwhile is not made up for."""
+        """Pause or resume a schedule; slots that were due in the meantime are not made up for."""
         with self._db.alone():
             if self.get(name).paused == paused:
                 return
@@ -104,7 +105,7 @@ class ScheduleStore:
             )
 
     def all(self) -> list[StoredSchedule]:
-        """By name."""
+        """Return all schedules by name."""
         return self._kept("ORDER BY name")
 
     def get(self, name: str) -> StoredSchedule:
@@ -115,18 +116,18 @@ class ScheduleStore:
         raise NotFoundError(f"no schedule {quote(name)}", hint)
 
     def slots(self, name: str, limit: int = 20) -> list[ScheduleSlot]:
-        """The newest first."""
+        """Return the newest slots first."""
         sql = f"SELECT {_SLOT} FROM slots WHERE schedule = ? ORDER BY due DESC LIMIT ?"  # noqa: S608 - our own names
         return [ScheduleSlot(*row) for row in self._db.ask(sql, [name, limit])]
 
     # -- what an agent does
 
     def lease(self, holder: str, now: float, for_s: float, is_gone: Callable[[str], bool]) -> str:
-        """Become, or stay, the agent that looks for slots; returns who is."""
+        """Take or renew the lease of the agent that decides slots; return the holder."""
         return leases.take(self._db, _LEASE, holder, now, for_s, is_gone)
 
     def holder(self, now: float) -> str:
-        """Who holds the lease; empty where nobody does."""
+        """Return the holder of the lease; empty if there is none."""
         rows = self._db.ask("SELECT holder FROM leases WHERE name = ? AND until > ?", [_LEASE, now])
         return str(rows[0][0]) if rows else ""
 
@@ -134,7 +135,7 @@ class ScheduleStore:
         leases.release(self._db, _LEASE, holder)
 
     def reschedule_all(self) -> None:
-        """At every schedule: after a start, and where the clock was set."""
+        """Check every schedule again, after a start and after a change of the clock."""
         with self._db.alone():
             self._db.ask("UPDATE schedules SET next_look = 0")
 
@@ -143,7 +144,7 @@ class ScheduleStore:
         return NEVER if soonest is None else float(soonest)
 
     def decide(self, now: float, place: str, claimer: str) -> None:
-        """What is due of some schedules: claimed, or written down as skipped. Again, until `next_look` is later."""
+        """Claim the due slots of some schedules, or record them as skipped. Repeat until `next_look` is later."""
         where = f"WHERE paused = 0 AND next_look <= ? ORDER BY next_look LIMIT {_BATCH}"
         with self._db.alone():
             for kept in self._kept(where, [now]):
@@ -165,8 +166,8 @@ class ScheduleStore:
         self._db.ask("UPDATE schedules SET looked_to = ?, next_look = ? WHERE name = ?", values)
 
     def _insert(self, slot: ScheduleSlot, now: float) -> None:
-        """What was decided before stays, where the clock went back; but for slots that were skipped by a clock that was
-        ahead."""
+        """Insert a slot. An earlier decision stays if the clock went back, except for slots that were skipped because
+        the clock was ahead."""
         names = ("state", "run_id", "place", "claimer", "begun", "ended", "why")
         anew = ", ".join(f"{name} = excluded.{name}" for name in names)
         self._db.ask(
@@ -176,7 +177,7 @@ class ScheduleStore:
         )
 
     def claim_now(self, name: str, now: float, place: str, claimer: str) -> ScheduleSlot:
-        """A slot beside the cron line, whatever else goes on."""
+        """Claim a slot outside the cron line, regardless of other runs."""
         with self._db.alone():
             self.get(name)
             slot = ScheduleSlot(name, now, "claimed", new_run_id(), place, claimer, now, 0.0, "by hand")
@@ -184,7 +185,7 @@ class ScheduleStore:
         return slot
 
     def open_slots(self, place: str) -> list[ScheduleSlot]:
-        """Claimed or running at that place, oldest first."""
+        """Return slots that are claimed or running at that place, oldest first."""
         sql = f"SELECT {_SLOT} FROM slots WHERE state IN {_OPEN} AND place = ? ORDER BY due"  # noqa: S608 - our own names
         return [ScheduleSlot(*row) for row in self._db.ask(sql, [place])]
 
@@ -196,7 +197,7 @@ class ScheduleStore:
             )
 
     def ended(self, slot: ScheduleSlot, state: SlotState, now: float, why: str = "") -> None:
-        """Once; whoever comes second changes nothing. Failures in a row are counted with it."""
+        """Record the end of a slot once, and count consecutive failures; further calls change nothing."""
         with self._db.alone():
             rows = self._db.ask("SELECT state FROM slots WHERE schedule = ? AND due = ?", [slot.schedule, slot.due])
             if not rows or rows[0][0] not in ("claimed", "running"):
@@ -212,14 +213,14 @@ class ScheduleStore:
             )
 
     def lose(self, before: float, now: float, may_begin: Callable[[ScheduleSlot], bool]) -> None:
-        """Give up what was claimed before that time and never began, where nobody can know whether it did."""
+        """Give up slots that were claimed before that time, never began, and whose start can't be determined."""
         sql = f"SELECT {_SLOT} FROM slots WHERE state = 'claimed' AND begun < ?"  # noqa: S608 - our own names
         for slot in [ScheduleSlot(*row) for row in self._db.ask(sql, [before])]:
             if not may_begin(slot):
                 self.ended(slot, "lost", now, f"claimed by {slot.claimer}, which was not heard of again")
 
     def untold(self) -> list[StoredSchedule]:
-        """Schedules whose failures, or whose recovery, somebody is to be told."""
+        """Return schedules whose failures or recovery are not yet reported."""
         return [
             kept for kept in self._kept("WHERE failures > 0 OR told <> '[]'")
             if kept.failures >= kept.schedule.tell_after or (kept.told and not kept.failures)
@@ -243,5 +244,5 @@ def _as_stored(
 
 
 def opened(workspace: WorkspaceFolder) -> "closing[ScheduleStore]":
-    """A store that is closed at the end of a `with`."""
+    """Return a store that is closed at the end of a `with`."""
     return closing(ScheduleStore.open(workspace))

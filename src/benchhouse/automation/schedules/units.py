@@ -1,4 +1,5 @@
-"""What makes a machine carry schedules out: units of systemd, a line of crontab, lines of Slurm's scrontab."""
+"""The configuration that makes a machine run schedules: systemd units, a crontab line, and lines of Slurm's
+scrontab."""
 
 import hashlib
 import os
@@ -23,14 +24,15 @@ class Unit:
     """One file that a keeper reads."""
 
     path: str
-    """Where it is written; empty: the user's crontab."""
+    """The path of the file; empty for the user's crontab."""
     text: str
     then: str = ""
-    """The command that makes it count."""
+    """The command that activates it."""
 
 
 def units(keeper: Keeper, root: Path) -> list[Unit]:
-    """For the agent of one workspace: a service that goes on, or a start a minute by systemd or by cron."""
+    """Return the units for the agent of one workspace: a permanent service, or a start every minute by systemd or
+    cron."""
     if not str(root).isprintable():
         raise BenchError(f"the path of the workspace can't stand in a unit: {str(root)!r}", "rename it")
     command = [sys.executable, "-m", "benchhouse", "-C", str(root), "agent"]
@@ -65,7 +67,7 @@ WantedBy=timers.target
 
 
 def _service(root: Path, command: Sequence[str], *, once: bool) -> str:
-    """Runs that the agent began go on when it ends: only its own process is killed."""
+    """Return the service. Only the agent's own process is killed when it ends, so that its runs continue."""
     lines = [
         "[Unit]",
         f"Description=Agent of the schedules of {_quoted(str(root))}",
@@ -83,13 +85,13 @@ def _quoted(text: str) -> str:
 
 
 def _word(text: str) -> str:
-    """As systemd reads a command line: `%` and `$` would be expanded."""
+    """Return a word of a systemd command line: `%` and `$` would be expanded."""
     escaped = _quoted(text).replace("$", "$$").replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"' if any(sign.isspace() or sign in "\"'\\;" for sign in escaped) else escaped
 
 
 def install(texts: Sequence[Unit]) -> None:
-    """Write them; a crontab keeps its other lines."""
+    """Write the units; a crontab keeps its other lines."""
     for unit in texts:
         if not unit.path:
             _write_crontab(_without(_crontab(), unit) + unit.text)
@@ -103,7 +105,7 @@ def install(texts: Sequence[Unit]) -> None:
 
 
 def uninstall(texts: Sequence[Unit]) -> None:
-    """Take them away; what is not there is left."""
+    """Remove the units that exist."""
     for unit in texts:
         if unit.path:
             Path(unit.path).unlink(missing_ok=True)
@@ -112,7 +114,7 @@ def uninstall(texts: Sequence[Unit]) -> None:
 
 
 def _without(crontab: str, unit: Unit) -> str:
-    """Without the mark of this workspace and the line below it."""
+    """Return the crontab without the mark of this workspace and the line below it."""
     mark, lines = unit.text.partition("\n")[0], crontab.splitlines(keepends=True)
     marked = {at for at, line in enumerate(lines) if line.rstrip("\n") == mark}
     return "".join(line for at, line in enumerate(lines) if at not in marked and at - 1 not in marked)
@@ -139,7 +141,7 @@ def _call(command: list[str], text: str = "") -> "subprocess.CompletedProcess[st
 
 
 def scrontab(scenario: Scenario, root: Path, file: Path, cron: str) -> str:
-    """A job of Slurm's for the run itself; its own array, where there is one, is submitted from there."""
+    """Return a Slurm job for the run itself, which submits its own array if it has one."""
     options = {"job-name": f"bench-{scenario.scenario}", "partition": scenario.partition, "account": scenario.account,
                "qos": scenario.qos}  # fmt: skip
     lines = [f"#SCRON --{name}={value}" for name, value in options.items() if value]
