@@ -21,7 +21,7 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class DataCache:
-    """Safe for concurrent processes: a file appears under its final name only when it is whole and checked."""
+    """A cache that is safe for concurrent processes: a file gets its final name only when it is whole and checked."""
 
     def __init__(self, root: Path, experiment: str, data: Sequence[Data]) -> None:
         self.root = root
@@ -41,12 +41,13 @@ class DataCache:
         except OSError as error:
             if error.errno not in _NOT_OURS:
                 raise
-            if not _is_sound(path, item.sha256):  # a cache that somebody else fills need only be read
+            if not _is_sound(path, item.sha256):  # a cache that another account fills need only be readable
                 raise unwritable(self.root, error) from error
         return path
 
     def keep(self, source: Path, sha256: str) -> Path:
-        """A copy of a file, under its own name, that nobody changes. Raises where the file is not the one meant."""
+        """Return a copy of a file that nothing changes, under its own name. Raise BenchError if its digest is not
+        `sha256`."""
         item = Data(name=source.name, source=f"file://{quote(str(source.absolute()))}", sha256=sha256)
         path = self.root / "datasets" / sha256 / source.name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +67,8 @@ class DataCache:
         return path
 
     def _fill(self, path: Path, make: Callable[[Path], None], item: Data | None) -> None:
-        """Under the lock, so a folder of parts that is there already is what a killed process left."""
+        """Build an entry. The caller holds the lock, so an existing folder of parts is left over from a killed
+        process."""
         folder = path.parent / f".part-{path.name}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -79,9 +81,9 @@ class DataCache:
                     "the source has changed, or the declaration is of another file",
                 )
             if part.is_file():
-                sync(part)  # before it has its name: a power cut must not leave a named, unchecked, empty file
+                sync(part)  # before it has its name: a power failure must not leave a named, unchecked, empty file
                 if item:
-                    part.chmod(0o444)  # shared by all that declare it: none may write into it
+                    part.chmod(0o444)  # shared by all experiments that declare it, so read-only
             elif part.is_dir():
                 sync_tree(part)
             put_in_place(part, path)
@@ -102,9 +104,9 @@ def _file_name(text: str) -> str:
 
 
 def _is_sound(path: Path, sha256: str) -> bool:
-    """Whether the entry is there with the bytes it had when it was made; one that was damaged is made again."""
+    """Return whether the entry exists with its original bytes; a damaged one is built again."""
     if path.is_dir():
-        return True  # a derived folder: whoever makes one checks it
+        return True  # a derived folder is checked by whoever builds it
     return path.is_file() and file_digest(path) == sha256
 
 
@@ -120,7 +122,7 @@ def _noted_digest(path: Path) -> str:
 
 
 def nearest_source(url: str, environ: Mapping[str, str]) -> str:
-    """Where to get `url` from here: npm's own setting for another registry applies to npm's packages."""
+    """Return the address for `url` from here: npm's setting for another registry applies to npm's packages."""
     registry = environ.get("npm_config_registry") or environ.get("NPM_CONFIG_REGISTRY") or _NPM
     return url.replace(_NPM, f"{registry.rstrip('/')}/", 1) if url.startswith(_NPM) else url
 

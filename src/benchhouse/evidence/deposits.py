@@ -1,4 +1,4 @@
-"""Where else the evidence of a run lies: stores that it was pushed to, packets that hold it. A journal."""
+"""A journal of the other places that have a run's evidence: stores that it was pushed to, and packets that hold it."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -12,7 +12,7 @@ from benchhouse.schema.model import Model
 
 
 class Deposit(Model):
-    """One line of .bench/deposits.jsonl."""
+    """A line of .bench/deposits.jsonl."""
 
     time: str
     kind: Literal["store", "packet"]
@@ -24,7 +24,7 @@ class Deposit(Model):
 def note(
     workspace: WorkspaceFolder, kind: Literal["store", "packet"], uris: dict[str, str], sha256: str = ""
 ) -> list[str]:
-    """Write down a deposit of each run, by its URI, that is not known yet; the runs whose deposit is new."""
+    """Record deposits that are not known yet, by run and URI. Return the runs whose deposit is new."""
     known = {(item.run_id, item.uri, item.sha256) for item in deposits(workspace)}
     new = [run_id for run_id, uri in uris.items() if (run_id, uri, sha256) not in known]
     lines = [Deposit(time=now(), kind=kind, run_id=run_id, uri=uris[run_id], sha256=sha256) for run_id in new]
@@ -33,7 +33,7 @@ def note(
 
 
 def deposits(workspace: WorkspaceFolder, runs: Iterable[str] | None = None) -> list[Deposit]:
-    """All, or those of some runs, oldest first."""
+    """Return all deposits, or those of some runs, oldest first."""
     lines, _ = journals.read(workspace.deposit_journal, Deposit)
     wanted = None if runs is None else set(runs)
     return [line for line in lines if wanted is None or line.run_id in wanted]

@@ -1,4 +1,4 @@
-"""Files of one JSON object a line, the journals of a workspace: appended whole, read with bad lines left out."""
+"""Journals of a workspace: files with one JSON object per line, appended whole; bad lines are skipped when read."""
 
 import contextlib
 import fcntl
@@ -17,7 +17,8 @@ _ROTATED = 7
 
 
 def note(path: Path, lines: Sequence[Model], then: str) -> str:
-    """As `append`, for a verb that answers a question: returns why nothing was written, instead of raising."""
+    """Append lines, and return why that failed instead of raising; empty on success. For verbs that return a
+    verdict."""
     try:
         append(path, lines, then)
     except BenchError as error:
@@ -26,9 +27,9 @@ def note(path: Path, lines: Sequence[Model], then: str) -> str:
 
 
 def append(path: Path, lines: Model | Sequence[Model], then: str, *, rotate_at: int | None = None) -> None:
-    """Lines, synced; two writers take turns. `then` is the command to give again where they can't be written.
+    """Append lines and sync them, under a lock. `then` is the command to repeat if they can't be written.
 
-    A journal that would get more than `rotate_at` bytes is renamed first, and a new one is started: see `rotated`.
+    A journal that would exceed `rotate_at` bytes is renamed first, and a new one is started: see `rotated`.
     """
     whole = [lines] if isinstance(lines, Model) else lines
     text = b"".join(line.model_dump_json().encode() + b"\n" for line in whole)
@@ -42,7 +43,7 @@ def append(path: Path, lines: Model | Sequence[Model], then: str, *, rotate_at: 
             is_new = not file.seek(0, os.SEEK_END)
             if not is_new:
                 file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # torn by a kill in mid-write
+                if file.read(1) != b"\n":  # cut off by a kill during the write
                     file.write(b"\n")
             file.write(text)
             file.flush()
@@ -54,7 +55,8 @@ def append(path: Path, lines: Model | Sequence[Model], then: str, *, rotate_at: 
 
 
 def rotated(path: Path) -> list[Path]:
-    """The files of a journal that is rotated, oldest first: at most seven with a number after the name, then itself."""
+    """Return the files of a rotated journal, oldest first: at most seven with a number after the name, then the
+    journal."""
     return [*(path.with_name(f"{path.name}.{number}") for number in range(_ROTATED, 0, -1)), path]
 
 
@@ -69,7 +71,7 @@ def _rotate(path: Path, most: int) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO]:
-    """The file that has this name once its lock is ours: another writer may rotate it while we wait."""
+    """Yield the file that has this name once its lock is held, because another writer may rotate it during the wait."""
     while True:
         with path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -79,7 +81,7 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
 
 
 def read(path: Path, kind: type[Line]) -> tuple[list[Line], int]:
-    """The lines, oldest first, and how many could not be read."""
+    """Return the lines, oldest first, and the number of lines that could not be read."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, IsADirectoryError):

@@ -1,4 +1,4 @@
-"""manifest.json: the sha256 and size of every file of a trial folder; written last, it seals the folder."""
+"""manifest.json: the sha256 and size of every file of a trial folder. It is written last and seals the folder."""
 
 import contextlib
 import hashlib
@@ -18,7 +18,7 @@ _PIECE_BYTES = 256 << 10
 
 
 def _inside(name: str) -> str:
-    """`name` again; ValueError where it leads out of the folder that it is to be a file of."""
+    """Return `name`. Raise ValueError if it leads out of its folder."""
     parts = name.split("/")
     if "" in parts or "." in parts or ".." in parts or "\0" in name:
         raise ValueError(f"{quote(name)} is a file outside of its folder")
@@ -51,15 +51,15 @@ class Manifest(Model):
 
 
 def list_files(folder: Path) -> list[str]:
-    """Relative paths of all that is below `folder` but folders and the manifest, sorted; links are not followed."""
+    """Return the sorted relative paths of all files below `folder` except the manifest; links are not followed."""
     return sorted(name for name in walk(os.fspath(folder), lenient=True)[0] if name != "manifest.json")
 
 
 def walk(root: str, *, lenient: bool = False) -> tuple[list[str], list[str]]:
-    """Relative paths of all that is below `root`: of files, links included, and of folders.
+    """Return the relative paths of all files, links included, and of all folders below `root`.
 
-    Text all the way: paths as objects are a tenth of a short trial. With `lenient`, a folder that can't be read is as
-    if it were empty; a manifest that was made so would lack what is in it.
+    Uses text only, because path objects take a tenth of the time of a short trial. With `lenient`, an unreadable folder
+    counts as empty; a manifest made that way would lack its files.
     """
     files: list[str] = []
     folders: list[str] = []
@@ -78,7 +78,7 @@ def walk(root: str, *, lenient: bool = False) -> tuple[list[str], list[str]]:
 
 
 def describe_file(path: str, *, sync: bool = False) -> ManifestEntry:
-    """One file; with `sync` what it holds is on disk afterwards."""
+    """Return the digest and size of one file; with `sync` its content is on disk afterward."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         sha256, size = hashlib.sha256(), 0

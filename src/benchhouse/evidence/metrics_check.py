@@ -1,4 +1,4 @@
-"""Whether a file of numbers is in the common schema of metrics.json, whoever wrote it."""
+"""Check whether a file of numbers follows the common schema of metrics.json, whatever program wrote it."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from benchhouse.schema.measurement import CommonMetrics, MetricsFile
 
 
 def check_metrics(path: Path) -> int | None:
-    """How many measurements the file has; None where it is no file of metrics. Raises ProblemsError with each place."""
+    """Return the number of measurements in the file; None if it is not a file of metrics. Raise ProblemsError with
+    places."""
     if path.suffix != ".json":
         return None
     document = load_yaml(path)  # JSON is YAML

@@ -1,7 +1,7 @@
-"""Documents of sealed trials in the shapes that older versions wrote, brought to today's shape as they are read.
+"""Read documents of sealed trials that older versions wrote, converted to today's shape.
 
-Sealed bytes are never rewritten. A document of today costs nothing more: only what does not fit is looked at here.
-How a shape may change is said in docs/design/evidence.md.
+Sealed bytes are never rewritten. Reading a document of today costs nothing more: only documents that do not fit are
+handled here. docs/design/evidence.md has the rules for changes of a shape.
 """
 
 import json
@@ -27,7 +27,7 @@ _FILES = {
 
 
 def read(model: type[_M], content: bytes) -> _M:
-    """The document in today's shape, whichever version wrote it. ValidationError where no version of ours did."""
+    """Return the document in today's shape, whichever version wrote it. Raise ValidationError if none did."""
     try:
         return model.model_validate_json(content, context=SEALED)
     except ValidationError:
@@ -38,7 +38,7 @@ def read(model: type[_M], content: bytes) -> _M:
 
 
 def misread(error: ValidationError) -> str:
-    """Why a document was not read, for people."""
+    """Return why a document could not be read, for people."""
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"]))
     text = f"{_FILES.get(error.title, error.title)} can't be read: {where + ': ' if where else ''}{first['msg']}"
@@ -48,7 +48,7 @@ def misread(error: ValidationError) -> str:
 
 
 def _brought_up(model: type[Model], content: bytes) -> Document | None:
-    """The document after the steps that it needed; None where none of them was for it."""
+    """Return the document after all steps that apply; None if none does."""
     steps = STEPS.get(model, ())
     try:
         before: Any = json.loads(content) if steps else None
@@ -63,20 +63,20 @@ def _brought_up(model: type[Model], content: bytes) -> Document | None:
 
 
 def _name_runtime(document: Document) -> Document:
-    """Until 15 November 2026 the runtime was a text, the name of its kind. The version stayed 1: its type tells."""
+    """Until November 15, 2026 the runtime was a text, the name of its kind. The version stayed 1; the type shows it."""
     runtime = document.get("runtime")
     return document | {"runtime": {"kind": runtime}} if isinstance(runtime, str) else document
 
 
 def _common_words(document: Document) -> Document:
-    """Until 18 November 2026 metrics.json had units as metrics have them, CPU in cores, and timeouts as a float."""
+    """Until November 18, 2026 metrics.json had the units of metrics, CPU in cores, and timeouts as a float."""
     throughput, resource, errors = (dict(document.get(key) or {}) for key in ("throughput", "resource", "errors"))
     if throughput.get("unit"):
         throughput["unit"] = common_unit(throughput["unit"])
     if (resource.get("cpu_util") or 0) > 1:
-        resource["cpu_util"] = None  # of how many cores, it does not say
+        resource["cpu_util"] = None  # the number of cores is not recorded
     return document | {"throughput": throughput, "resource": resource, "errors": errors}
 
 
 STEPS: Mapping[type[Model], tuple[Step, ...]] = {TrialSpec: (_name_runtime,), MetricsFile: (_common_words,)}
-"""What brings a document to the next shape, oldest first. A step leaves alone what is not for it."""
+"""The steps that bring a document to today's shape, oldest first. A step leaves other documents unchanged."""

@@ -1,4 +1,4 @@
-"""A trial's folder before it runs: what is asked of it, and the scenario that asks for exactly this again."""
+"""A trial's folder before it runs: its specification, and the scenario that repeats exactly this trial."""
 
 import os
 from functools import partial
@@ -13,7 +13,7 @@ from benchhouse.schema.trial import TrialSpec
 
 
 def make_folder(folder: TrialFolder, spec: TrialSpec) -> None:
-    """Raises OSError where it can't be written. What an attempt that was killed has left there goes."""
+    """Make the folder, replacing what a killed attempt left there. Raise OSError if it can't be written."""
     make_folders(folder.path.parent)  # a sealed trial is on disk only if the folder that it is moved to is
     try:
         folder.path.mkdir()
@@ -25,7 +25,7 @@ def make_folder(folder: TrialFolder, spec: TrialSpec) -> None:
 
 
 def effective_config(spec: TrialSpec) -> str:
-    """The whole configuration of one trial, as a scenario that runs exactly this trial again."""
+    """Return the whole configuration of one trial, as a scenario that runs exactly this trial again."""
     escaped = partial(escape, environ=os.environ)
     config = {
         "schema_version": 1,

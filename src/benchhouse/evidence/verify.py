@@ -1,4 +1,4 @@
-"""Re-hash evidence: one changed, missing or added byte anywhere in a sealed folder is found and named."""
+"""Hash evidence again: each changed, missing, or added byte in a sealed folder is found and named."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ DamageKind = Literal["changed", "missing", "added", "unreadable", "unsealed"]
 
 
 class Damage(Model):
-    """One thing that is not as it was sealed, or of which nobody could say whether it is."""
+    """A difference from the sealed state, or a file that could not be checked."""
 
     trial: str
     file: str
@@ -27,14 +27,14 @@ class Damage(Model):
 
 
 def manifest_digest(folder: TrialFolder) -> str:
-    """sha256 of manifest.json: the artifact_manifest_digest of every row that comes from this trial."""
+    """Return the sha256 of manifest.json: the artifact_manifest_digest of every row that comes from this trial."""
     return hashlib.sha256(folder.manifest.read_bytes()).hexdigest()
 
 
 def verify(folder: TrialFolder, expected_manifest: str | None = None, *, part: bool = False) -> list[Damage]:
-    """Compare a folder with its manifest, and the manifest with the digest that the catalog holds, if given.
+    """Compare a folder with its manifest, and the manifest with the digest in the catalog, if given.
 
-    `part`: only some of its files were taken along; a file that is not there is no damage.
+    `part`: the folder has only some of its files; a missing file is not damage.
     """
     trial = folder.path.name
     if not folder.path.exists():
@@ -74,7 +74,8 @@ def verify(folder: TrialFolder, expected_manifest: str | None = None, *, part: b
 
 
 def is_as_signed(content: bytes) -> bool:
-    """Whether a manifest's bytes match its own digest: as they stand, so that one of any version is judged alike."""
+    """Return whether a manifest's bytes match its own digest. Works on raw bytes, so that every version is treated
+    alike."""
     try:
         manifest: dict[str, object] = json.loads(content)
         text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
@@ -85,5 +86,5 @@ def is_as_signed(content: bytes) -> bool:
 
 
 def _digest(path: Path) -> str:
-    """The file's digest; a link or a pipe in its place has none, whatever stands behind it."""
+    """Return the file's digest; a link or a pipe in its place has none, wherever it leads."""
     return file_digest(path) if stat.S_ISREG(path.lstat().st_mode) else "(no file)"

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and the time as they tell it."""
+"""Files that are written whole or not at all, and times in their format."""
 
 import contextlib
 import os
@@ -14,29 +14,29 @@ _CLOCK_SET_S = 2.0
 
 
 def now() -> str:
-    """The time in UTC, ISO 8601 with milliseconds."""
+    """Return the time in UTC, ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def after(stamp: str, seconds: float) -> str:
-    """The time so much later, whatever a clock says then."""
+    """Return the time `seconds` after `stamp`, independent of the clock."""
     return (datetime.fromisoformat(stamp) + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
 
 
 def clock_change(expected: str) -> str:
-    """Where it is by the clock another time now than `expected`: by how much. A clock is set, or its machine slept."""
+    """Return how far the clock is from `expected`; empty if it agrees. The clock was set, or the machine slept."""
     off_s = (datetime.now(UTC) - datetime.fromisoformat(expected)).total_seconds()
     return f"{off_s:+,.0f} s" if abs(off_s) > _CLOCK_SET_S else ""
 
 
 def write_text(path: Path, text: str, *, sync: bool = True) -> None:
-    """Write a file whole or not at all, with its name on disk afterwards. `seal` syncs what was written without."""
+    """Write a file whole or not at all, with its name on disk afterward. `seal` syncs files written without `sync`."""
     write_whole(path, text, durable=sync)
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Where to write what then takes the place of `path`, synced and whole; where anything is raised, nothing does."""
+    """Yield a path to write to, which then replaces `path`, synced and whole; an exception leaves `path` unchanged."""
     temporary = path.with_name(temporary_name(path.name))
     try:
         yield temporary
@@ -47,9 +47,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_fresh(path: Path, text: str) -> None:
-    """Write a file of a folder that is yet to be sealed, so that it may be torn by a kill; `seal` brings it to disk.
+    """Write a file of a folder that is not sealed yet. A kill may cut it off; `seal` syncs it.
 
-    What stood there under that name is never written into: it may be a link to elsewhere.
+    An existing file of that name is replaced and never written into, because it may be a link to elsewhere.
     """
     name, flags = os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:

@@ -1,4 +1,4 @@
-"""HTTP beside the load: one client with limits and one kind of error, S3, Kubernetes, and Prometheus pages.
+"""HTTP outside the measured load: one client with limits and one kind of error, S3, Kubernetes, and Prometheus pages.
 
-Addresses go in; responses and samples come out. The load engine moves its own bytes and does not use this.
+The load engine has its own transport and does not use this.
 """

@@ -1,4 +1,4 @@
-"""Answers of HTTP servers that may be faulty or hostile, read with limits of size and time."""
+"""Read answers of HTTP servers that may be faulty or hostile, with limits of size and time."""
 
 import time
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ _LEAST_BYTES_PER_S = 1024
 
 
 class Unbounded(BenchError):  # noqa: N818 - what the answer is
-    """An answer is larger than it may be, or arrives too slowly."""
+    """An answer that is too large or arrives too slowly."""
 
     def __init__(self, server: str, reason: str) -> None:
         super().__init__(f"{server}: {reason}", "check that the address is that of the right server, and its health")
 
 
 def pieces(answer: HTTPResponse, server: str, most_bytes: int, patience_s: float) -> Iterator[bytes]:
-    """The body as it arrives. Raises Unbounded if it is longer than `most_bytes`, or slower than 1 KiB per second.
+    """Yield the body as it arrives. Raise Unbounded if it is longer than `most_bytes`, or slower than 1 KiB per second.
 
-    The limit of speed applies after `patience_s`. OSError and HTTPException come from the connection itself.
+    The speed limit applies after `patience_s`. OSError and HTTPException come from the connection itself.
     """
     began, size = time.monotonic(), 0
     while piece := answer.read1(_PIECE_BYTES):
@@ -35,5 +35,5 @@ def pieces(answer: HTTPResponse, server: str, most_bytes: int, patience_s: float
 
 
 def whole(answer: HTTPResponse, server: str, most_bytes: int, patience_s: float) -> bytes:
-    """The whole body, read as by `pieces`."""
+    """Return the whole body, read as by `pieces`."""
     return b"".join(pieces(answer, server, most_bytes, patience_s))

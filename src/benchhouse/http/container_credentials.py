@@ -1,4 +1,4 @@
-"""AWS credentials of the container that we run in: EKS Pod Identity and ECS name a service that has them."""
+"""AWS credentials of the container that this process runs in, from the service that EKS Pod Identity or ECS names."""
 
 import json
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from benchhouse.schema.errors import BenchError
 _FULL, _RELATIVE = "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"
 _TOKEN, _TOKEN_FILE = "AWS_CONTAINER_AUTHORIZATION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"
 _ECS = "169.254.170.2"
-_PLAIN = {_ECS, "169.254.170.23", "fd00:ec2::23", "localhost"}  # who may be asked without TLS; else loopback alone
+_PLAIN = {_ECS, "169.254.170.23", "fd00:ec2::23", "localhost"}  # hosts allowed without TLS; otherwise only loopback
 _TIMEOUT_S = 5.0
 
 
 def container_credentials(environ: Mapping[str, str]) -> tuple[str, str, str, float | None] | None:
-    """Access key, secret, session token, and when they end; None where no service is named. Raises BenchError.
+    """Return access key, secret, session token, and their expiry; None if no service is named. Raise BenchError.
 
-    The token that proves who asks is read from its file each time: it is replaced there while we run.
+    The token that authorizes the request is read from its file each time, because the file is replaced during the run.
     """
     relative = environ.get(_RELATIVE)
     url = f"http://{_ECS}{relative}" if relative else environ.get(_FULL)

@@ -1,8 +1,8 @@
 """Pages of metrics in Prometheus' text format or OpenMetrics, read by prometheus_client.
 
-Its parser takes about 20 us of CPU a line, so lines are chosen by how they begin before it sees them. Each line is
-parsed by itself: one that is broken costs its own value and no other. Importing prometheus_client takes 85 ms of CPU,
-which only those pay who read a page.
+Its parser takes about 20 us of CPU per line, so lines are selected by their beginnings first. Each line is parsed on
+its own: a broken one loses only its own value. Importing prometheus_client takes 85 ms of CPU, only when a page is
+read.
 """
 
 import contextlib
@@ -19,21 +19,21 @@ class ExpositionSample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """What a page says of the metrics of one name; empty where it does not."""
+    """The type and help of the metrics of one name; empty if the page has none."""
 
     kind: str = ""
     help: str = ""
 
 
 def samples(page: str, beginnings: tuple[str, ...] = ("",)) -> Iterator[ExpositionSample]:
-    """The samples whose lines begin in one of these ways, in the order of the page, under the names of the page."""
+    """Yield the samples whose lines start with one of `beginnings`, in the order and under the names of the page."""
     for line in page.split("\n"):
         if line.startswith(beginnings) and (sample := parse_sample(line)):
             yield sample
 
 
 def parse_sample(line: str) -> ExpositionSample | None:
-    """The sample of a line; None of a comment, an empty line or what is none."""
+    """Return the sample of a line; None for a comment, an empty line, or an invalid one."""
     from prometheus_client.parser import text_string_to_metric_families
 
     with contextlib.suppress(ValueError):
@@ -44,10 +44,10 @@ def parse_sample(line: str) -> ExpositionSample | None:
 
 
 def families(page: str) -> dict[str, Family]:
-    """Type and help by name; that of a counter is without its `_total`."""
+    """Return type and help by name; a counter's name is without its `_total`."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    # Without the samples, which the parser would rename where a counter's do not end in `_total`.
+    # Without the samples, because the parser would rename counters that do not end in `_total`.
     comments = "\n".join(line for line in page.split("\n") if line.startswith("#"))
     known: dict[str, Family] = {}
     with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Who we are on a Kubernetes cluster: by kubeconfig files, or by a pod's own account; certificates, tokens, plugins."""
+"""Access to a Kubernetes cluster, by kubeconfig files or a pod's own account: certificates, tokens, plugins."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass
 class ClusterAccess:
-    """Where a cluster is and who we are there. Tokens and keys stay in here: nothing of it is ever printed."""
+    """The address of a cluster and the credentials for it. Tokens and keys are never printed."""
 
     server: str
     context: str = ""
@@ -41,8 +41,8 @@ def kubeconfig_files() -> list[Path]:
 
 
 def find_access(context: str | None = None) -> ClusterAccess:
-    """By kubeconfig, as kubectl reads it: files of $KUBECONFIG are joined, the first that says something counts. Inside
-    of a pod without one, by the pod's service account."""
+    """Return the access by kubeconfig as kubectl reads it: the files of $KUBECONFIG are merged, and the first value
+    counts. In a pod without a kubeconfig, return that of the pod's service account."""
     files = [path for path in kubeconfig_files() if path.is_file()]
     if not files:
         if context is None and (_ACCOUNT / "token").exists():
@@ -97,7 +97,7 @@ def _account_of_pod() -> ClusterAccess:
         context=IN_CLUSTER,
         namespace=(_ACCOUNT / "namespace").read_text().strip(),
         authority=(_ACCOUNT / "ca.crt").read_text(),
-        token_file=str(_ACCOUNT / "token"),  # it is renewed while we run
+        token_file=str(_ACCOUNT / "token"),  # renewed during the run
     )
 
 
@@ -114,7 +114,7 @@ def _read_config(path: Path) -> Mapping[str, Any]:
 
 
 def _material(folder: Path, item: Mapping[str, Any], key: str) -> str:
-    """PEM text that is in the file itself, or in a file that it names."""
+    """Return PEM text from the kubeconfig itself, or from a file that it names."""
     if data := item.get(f"{key}-data"):
         return base64.b64decode(data).decode()
     if not item.get(key):
@@ -132,7 +132,7 @@ def tls_context(access: ClusterAccess) -> ssl.SSLContext:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     certificate, key = access.certificate
     if certificate:
-        with NamedTemporaryFile("w", suffix=".pem") as file:  # only the owner reads it, and it is gone at once
+        with NamedTemporaryFile("w", suffix=".pem") as file:  # only the owner can read it, and it is removed at once
             file.write(f"{certificate}\n{key}\n")
             file.flush()
             context.load_cert_chain(file.name)

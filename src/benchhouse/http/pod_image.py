@@ -1,4 +1,4 @@
-"""Whether a cluster can have the image of its pods: asked of nodes and of its registry, before a pod is made."""
+"""Check whether a cluster has the image of its pods, on its nodes or in its registry, before a pod is made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _ARCH = "kubernetes.io/arch"
 
 @dataclass(frozen=True)
 class ImageAnswer:
-    """`there` may have a word of warning; `unknown` says why."""
+    """The result of a check; `text` is a warning for `there`, and the reason for `unknown`."""
 
     state: Literal["there", "missing", "unknown"]
     text: str = ""
@@ -22,9 +22,10 @@ class ImageAnswer:
 
 
 def probe_image(image: str, site: KubernetesSite, nodes: Sequence[Mapping[str, Any]]) -> ImageAnswer:
-    """`nodes` are those that may get the pods, as the API server has them; none where nobody may list them.
+    """Return whether the image is available on `nodes`, those that may get the pods, or in its registry.
 
-    A registry is asked without an account. Where pods have one (`pull_secrets`), it may hide from us what they see.
+    `nodes` is empty if listing them is forbidden. The registry is queried without an account. If pods have one
+    (`pull_secrets`), the registry may hide images from this process that they can pull.
     """
     try:
         reference = parse_reference(image)
@@ -32,7 +33,7 @@ def probe_image(image: str, site: KubernetesSite, nodes: Sequence[Mapping[str, A
         return ImageAnswer("missing", str(error), "write kubernetes: {image: registry/name@sha256:...}")
     if _has(nodes, {image, _as_on_nodes(reference)}):
         return ImageAnswer("there", f"nodes have {image}")
-    if reference.host == "localhost":  # a name for what is in no registry
+    if reference.host == "localhost":  # a name for images that are in no registry
         return ImageAnswer("unknown", f"no node is seen to have {image}")
     machines = _machines(site, nodes)
     try:
@@ -59,7 +60,7 @@ def _has(nodes: Sequence[Mapping[str, Any]], names: set[str]) -> bool:
 
 
 def _machines(site: KubernetesSite, nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Architectures that the image must be for; none where nodes of any may come."""
+    """Return the architectures that the image must support; empty if nodes of any architecture may join."""
     if chosen := site.node_selector.get(_ARCH):
         return frozenset({chosen})
     return frozenset() if site.autoscaled else frozenset(node["status"]["nodeInfo"]["architecture"] for node in nodes)

@@ -1,4 +1,4 @@
-"""AWS Signature Version 4 for S3: who asks, and the header lines that prove it."""
+"""AWS Signature Version 4 for S3: credentials, and the header lines that sign a request."""
 
 import hashlib
 import hmac
@@ -17,20 +17,21 @@ VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 @dataclass(frozen=True, repr=False)
 class Credentials:
-    """Kept in memory only; its `repr` says nothing."""
+    """Credentials, kept in memory only; the `repr` shows none of them."""
 
     access_key: str
     secret: str
     token: str = ""
-    expires: float | None = None  # seconds since 1970; None: they do not
+    expires: float | None = None  # seconds since 1970; None: never
 
     def blank(self, text: str) -> str:
-        """`text` without them: a server may say them back."""
+        """Return `text` without the credentials, because a server may repeat them."""
         return blanker([value for value in (self.secret, self.token, self.access_key) if value])(text)
 
 
 def credentials_of(environ: Mapping[str, str]) -> Credentials:
-    """Those of the environment, or of the service that it names. Raises BenchError where there are none."""
+    """Return the credentials of the environment, or of the service that it names. Raise BenchError if there are
+    none."""
     if not any(environ.get(name) for name in VARIABLES[:2]):
         from benchhouse.http.container_credentials import container_credentials
 
@@ -45,14 +46,14 @@ def credentials_of(environ: Mapping[str, str]) -> Credentials:
 
 
 class Signer:
-    """Signs requests to one host. Keys of a day and the text of a second are made once."""
+    """Signer of requests to one host. The key of a day and the timestamp of a second are computed once."""
 
     def __init__(self, credentials: Credentials, region: str, host: str) -> None:
         self._region, self._host = region, host
         self.use(credentials)
 
     def use(self, credentials: Credentials) -> None:
-        """From now on."""
+        """Use these credentials from now on."""
         self._credentials, token = credentials, credentials.token
         self._signed = "host;x-amz-content-sha256;x-amz-date" + (";x-amz-security-token" if token else "")
         self._token_canonical = f"x-amz-security-token:{token}\n" if token else ""
@@ -60,7 +61,8 @@ class Signer:
         self._second, self._stamp, self._day, self._key = -1, "", "", b""
 
     def lines(self, method: str, path: str, query: str = "", payload: str = UNSIGNED, now: float | None = None) -> str:
-        """The header lines of a request, `Host` included. `path` is escaped; `query` too, and sorted by name."""
+        """Return the header lines of a request, including `Host`. `path` is escaped; `query` too, and sorted by
+        name."""
         second = int(time.time() if now is None else now)
         if second != self._second:
             self._turn(second)

@@ -1,4 +1,4 @@
-"""Packages of benchmarks for models, and what stands on them: checks, scaffolds, logical benchmarks, leaderboards.
+"""Packages of benchmarks for models: checks, scaffolds, logical benchmarks, leaderboards.
 
-Folders of a nexus go in; checked packages, new files and rankings come out.
+Reads folders of a nexus; gives checked packages, new files, and rankings.
 """

@@ -1,4 +1,4 @@
-"""Which benchmarks of a nexus a change touches: what git says of its files, followed to all that use them."""
+"""The benchmarks of a nexus that a change touches: changed files by git, followed to all benchmarks that use them."""
 
 import os
 import subprocess
@@ -17,9 +17,9 @@ _INSTEAD = "try it by hand, or: --all"
 
 
 def changed_files(root: Path, ref: str, *names: str) -> list[str]:
-    """Files below `root` that differ from where this checkout left `ref`: committed, edited or new.
+    """Return files below `root` that differ from the merge base with `ref`: committed, edited, or new.
 
-    `names` are those that are looked at, by default all of a nexus.
+    `names` are the paths to check, by default the whole nexus.
     """
     commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}").strip()
     if not commit:
@@ -36,7 +36,7 @@ def changed_files(root: Path, ref: str, *names: str) -> list[str]:
 
 
 def refuse_own_rules(root: Path, ref: str, trusted: Path) -> None:
-    """Raises where a change to a nexus edits the file that says who may evaluate it: that is for others to say."""
+    """Raise BenchError if a change to a nexus edits the file that says who may evaluate it: others must review that."""
     top = Path(_git(root, "rev-parse", "--show-toplevel").strip()).resolve()
     if trusted.resolve().is_relative_to(top) and changed_files(trusted.parent, ref, trusted.name):
         raise BenchError(
@@ -47,7 +47,7 @@ def refuse_own_rules(root: Path, ref: str, trusted: Path) -> None:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """What git answers; empty where it says no. Hooks and programs of the repository's own settings are not run."""
+    """Return git's output; empty if git fails. Hooks and programs in the repository's settings are not run."""
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(root), *arguments]
     environ = os.environ | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
@@ -67,7 +67,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def touched(nexus: Nexus, changed: Sequence[str]) -> dict[str, list[str]]:
-    """Ids of benchmarks, each with the changed files that touch it."""
+    """Return the ids of touched benchmarks, each with the changed files that touch it."""
     reach = _Reach(nexus)
     reasons: dict[str, list[str]] = defaultdict(list)
     for name in changed:
@@ -77,13 +77,13 @@ def touched(nexus: Nexus, changed: Sequence[str]) -> dict[str, list[str]]:
 
 
 class _Reach:
-    """What depends on what, over all of a nexus. Benchmarks are named by their ids."""
+    """The dependencies between files, experiments, and benchmarks of a nexus. Benchmarks are named by their ids."""
 
     def __init__(self, nexus: Nexus) -> None:
         self.nexus = nexus
-        self.users: dict[str, list[BenchmarkInstance]] = defaultdict(list)  # by what they write after `uses:`
-        self.runners: dict[str, list[str]] = defaultdict(list)  # by experiment: who runs it, through whatever they use
-        self.sources: dict[PurePosixPath, set[str]] = defaultdict(set)  # folders of Python packages: their experiments
+        self.users: dict[str, list[BenchmarkInstance]] = defaultdict(list)  # by the name that they write after `uses:`
+        self.runners: dict[str, list[str]] = defaultdict(list)  # experiment -> benchmarks that run it, also indirectly
+        self.sources: dict[PurePosixPath, set[str]] = defaultdict(set)  # folder of a Python package -> its experiments
         for item in nexus.instances():
             if item.uses:
                 self.users[item.uses].append(item)
@@ -123,18 +123,19 @@ class _Reach:
                 yield from self.with_users(item)
 
     def of_shared(self, path: PurePosixPath) -> Iterator[str]:
-        """Who uses a benchmark of `benchmarks/`; of a logical one, whoever runs an experiment that a binding names."""
+        """Yield users of a benchmark of `benchmarks/`; for a logical one, users of the experiments that its bindings
+        name."""
         yield from self.with_users_of(path.stem)
         logical = read_logical(self.nexus.root / path) if (self.nexus.root / path).is_file() else None
         for binding in logical.file.bindings if isinstance(logical, Logical) else ():
             yield from self.runners.get(binding.experiment.listed_name, ())
 
     def with_users(self, item: BenchmarkInstance) -> list[str]:
-        """Itself, and whoever uses it."""
+        """Return a benchmark and its users."""
         return [item.id, *(self.with_users_of(item.id, item.name) if not item.model else ())]
 
     def with_users_of(self, *names: str) -> list[str]:
-        """Whoever uses what is called so, directly or not. Circles are for others to tell."""
+        """Return the direct and indirect users of these names. Circles are reported elsewhere."""
         found: dict[str, None] = {}
         waiting = [item for name in names for item in self.users.get(name, ())]
         while waiting:
@@ -146,5 +147,5 @@ class _Reach:
 
 
 def _is_prose(path: PurePosixPath) -> bool:
-    """Text for people, which no number depends on. Below a benchmark such a file may be data."""
+    """Return whether a file is text for people, on which no number depends. Below a benchmark it may be data."""
     return path.suffix.lower() in (".md", ".rst") or path.parts[2] == "skills"

@@ -1,4 +1,4 @@
-"""Whether all packages of a nexus can be installed together; where not, the fewest requirements that conflict."""
+"""Check whether all packages of a nexus can be installed together, and find the smallest conflict if they can't."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,25 +12,25 @@ from benchhouse.schema.errors import Exit
 
 @dataclass(frozen=True)
 class Blamed:
-    """One requirement without which the others of the conflict go together."""
+    """A requirement without which the rest of the conflict can be installed together."""
 
     requirement: str
     place: str
-    """`file:line` of the nexus.yaml that asks for it."""
+    """`file:line` of the nexus.yaml that has it."""
 
 
 @dataclass(frozen=True)
 class Together:
-    """What a resolver says of all requirements of a nexus."""
+    """The resolver's result for all requirements of a nexus."""
 
     packages: int
     requirements: int
     conflict: list[Blamed]
-    """The smallest set that can't be installed together; empty where all can."""
+    """The smallest set that can't be installed together; empty if all can."""
     reason: str
-    """Who asks for what, of that set alone."""
+    """The resolver's reason for that set alone."""
     distributions: int
-    """How many would be installed; 0 where it can't be."""
+    """Number of distributions that would be installed; 0 if they can't be."""
 
     @property
     def exit_code(self) -> Exit:
@@ -40,7 +40,8 @@ class Together:
 def prove_together(
     nexus: Nexus, timeout_s: float = TIMEOUT_S, note: Callable[[str], None] = lambda text: None
 ) -> Together:
-    """Resolve the union of all packages. Raises where a file can't be read or nobody answers in time."""
+    """Resolve the union of all packages. Raise BenchError if a file can't be read or the resolver does not answer in
+    time."""
     asked: dict[str, Requirement] = {}
     for package in nexus.packages:
         good, problems = requirements(package, nexus.root)
@@ -61,7 +62,7 @@ def prove_together(
 
 
 def smallest_conflict(asked: Sequence[Requirement], timeout_s: float = TIMEOUT_S) -> tuple[list[Requirement], str]:
-    """Of requirements that can't be resolved, a set of which none can be left out; and the resolver's reason for it."""
+    """Return a minimal set of requirements that can't be resolved, and the resolver's reason."""
     kept = list(asked)
     reason = _refusal(kept, timeout_s)
     for item in asked:
@@ -72,7 +73,7 @@ def smallest_conflict(asked: Sequence[Requirement], timeout_s: float = TIMEOUT_S
 
 
 def _refusal(asked: Sequence[Requirement], timeout_s: float) -> str:
-    """Empty where they go together."""
+    """Return why requirements can't be installed together; empty if they can."""
     try:
         resolve_together(asked, timeout_s)
     except UnresolvedError as error:
@@ -82,7 +83,7 @@ def _refusal(asked: Sequence[Requirement], timeout_s: float) -> str:
 
 
 def _raise_if_unknown(error: UnresolvedError) -> None:
-    """Where nobody answered, or a source could not be fetched, nothing is known of a conflict."""
+    """Raise the error if there was no answer or a source could not be fetched: it does not prove a conflict."""
     if isinstance(error, NoAnswerError) or error.of or error.exit_code == Exit.TRIAL_FAILED:
         raise error
 

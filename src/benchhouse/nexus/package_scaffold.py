@@ -1,4 +1,4 @@
-"""First files of a nexus: a package, a model in it, a benchmark of either. Nothing that exists is overwritten."""
+"""Create the first files of a nexus: a package, a model in it, and a benchmark of either. Nothing is overwritten."""
 
 import json
 import re
@@ -76,7 +76,7 @@ _NOT_INSTALLED = """\
 
 
 def package(workspace: WorkspaceFolder, name: str, nexus: str | Path | None) -> Path:
-    """`packages/<name>` of the nexus; where there is none, the workspace becomes one."""
+    """Create `packages/<name>` of the nexus; if there is none, the workspace becomes one."""
     _refuse_odd(name, "package")
     root = Path(nexus) if nexus else places.nexus(None, workspace.root) or places.near(workspace.root)
     path = root / "packages" / name / "nexus.yaml"
@@ -85,7 +85,7 @@ def package(workspace: WorkspaceFolder, name: str, nexus: str | Path | None) -> 
 
 
 def model(workspace: WorkspaceFolder, package_name: str, model_id: str, owner: str, nexus: str | Path | None) -> Path:
-    """`models/<model>` of a package; the folder is named after the last part of the id."""
+    """Create `models/<model>` of a package; the folder is named after the last part of the id."""
     package = packages.pick(packages.load(workspace, nexus), package_name)
     folder = re.sub(r"[^A-Za-z0-9._-]+", "-", model_id.rpartition("/")[2]).lstrip("._-")[:100]
     if not folder or not model_id.isprintable():
@@ -104,7 +104,8 @@ def benchmark(
     uses: str | None,
     nexus: str | Path | None,
 ) -> Path:
-    """Of a package: a definition that others may use. Of a model: a scenario that runs, of an experiment or `uses`."""
+    """Create a benchmark: for a package, a definition that others may use; for a model, a scenario of an experiment or
+    `uses`."""
     _refuse_odd(name, "benchmark")
     whole = packages.load(workspace, nexus)
     package = packages.pick(whole, package_name)
@@ -133,7 +134,7 @@ def _experiment_values(details: ExperimentDetails) -> dict[str, str]:
 
 
 def _target_of_used(workspace: WorkspaceFolder, nexus: Nexus, uses: str) -> str:
-    """The target's keys; or, where a `nexus.yaml` names the experiment and it is not installed, how to install it."""
+    """Return the target's keys, or how to install the experiment if only a `nexus.yaml` names it."""
     experiment = preparation.shelf(workspace, workspace.root).find(uses).experiment
     owner = next((package for package in nexus.packages if package.names(experiment)), None)
     if owner is None or any(item.name == experiment for item in installed()):
@@ -142,7 +143,7 @@ def _target_of_used(workspace: WorkspaceFolder, nexus: Nexus, uses: str) -> str:
 
 
 def _target(details: ExperimentDetails) -> str:
-    """Inputs of the target beside the model's own; the one that takes the model is left to the folder."""
+    """Return the required inputs of the target except the one for the model, which comes from the folder."""
     if details.name == "command":
         return 'target: {argv: [sleep, "0.01"]}\n'
     from benchhouse.plan.model_target import NAMES
@@ -152,7 +153,7 @@ def _target(details: ExperimentDetails) -> str:
 
 
 def _pick_model(package: Package, name: str) -> NexusModel:
-    """By its id or its folder."""
+    """Return the model with this id or folder. Raise BenchError if there is none."""
     for model in package.models:
         if name in (model.entry.id, model.name):
             return model

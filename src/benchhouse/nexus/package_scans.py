@@ -1,4 +1,4 @@
-"""Scans of the Python packages that packages of a nexus install: made, kept, and what they say."""
+"""Scans of the Python packages that packages of a nexus install, and their results."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,37 +27,37 @@ _EXAMPLE = "packages: {advisories: /srv/osv/PyPI, max_age: 7d, severities: [low]
 
 @dataclass(frozen=True)
 class ScannedPackage:
-    """What a scan saw in one distribution or environment, and what trusted.yaml says to that."""
+    """The scan of one distribution or environment, and its verdict by trusted.yaml."""
 
     package: str
     """The package of the nexus, or the scenario."""
     subject: str
     """The distribution, or the environment."""
     state: State
-    """failed: it could not look, which lets nothing through."""
+    """failed: the scan could not be made, and nothing is allowed."""
     reasons: list[str]
-    """Why it is not passed."""
+    """Why it has not passed."""
     scan: PackageScan | None
-    """None where it is not known what there would be to look at."""
+    """None if the contents to scan are unknown."""
     parts_list: str
-    """CycloneDX file."""
+    """Path of the CycloneDX file."""
 
 
 @dataclass(frozen=True)
 class ScannedPackages:
-    """All that was scanned."""
+    """The results of all scans."""
 
     packages: list[ScannedPackage]
 
     @property
     def exit_code(self) -> Exit:
-        """What `bench packages scan` ends with: 2 where something is refused, 1 where a scan could not look."""
+        """Exit code of `bench packages scan`: 2 if anything is refused, 1 if a scan could not be made."""
         states = {item.state for item in self.packages}
         return Exit.BAD_INPUT if "refused" in states else Exit.TRIAL_FAILED if states - {"passed"} else Exit.GOOD
 
 
 def scan_packages(workspace: WorkspaceFolder, nexus: Nexus, name: str | None) -> ScannedPackages:
-    """Each Python package that a package of the nexus installs, or any of them."""
+    """Scan each Python package that one package of the nexus installs, or all of them."""
     policy = _policy(workspace)
     scanned = []
     for package in [pick(nexus, name)] if name else nexus.packages:
@@ -72,8 +72,8 @@ def scan_packages(workspace: WorkspaceFolder, nexus: Nexus, name: str | None) ->
 
 
 def scan_scenario(workspace: WorkspaceFolder, path: Path, where: Where) -> ScannedPackages:
-    """What the runs of a scenario would bring: all of each isolated environment, which is not made; else the
-    distribution here."""
+    """Scan what the runs of a scenario would use: all of each isolated environment, which is not made, or otherwise the
+    distributions installed here."""
     policy, name = _policy(workspace), str(path)
     if environments := environments_of(workspace, path, where):
         return ScannedPackages([_environment(workspace, policy, name, spec) for spec in environments])
@@ -94,7 +94,7 @@ def _environment(workspace: WorkspaceFolder, policy: PackagePolicy, name: str, s
 
 
 def scan_state(workspace: WorkspaceFolder, policy: PackagePolicy, nexus: Nexus, package: Package) -> str:
-    """How the last scans of a package stand, the worst of them; empty where it installs nothing."""
+    """Return the worst result of the last scans of a package; empty if it installs nothing."""
     states = list[State]()
     for requirement in _requirements(package, nexus):
         try:

@@ -1,4 +1,4 @@
-"""Signatures of what a nexus registers: of the commit of each package, and of the Python packages that it installs."""
+"""Signatures of a nexus: on the commit of each package, and on the Python packages that it installs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _BUNDLES = (".sigstore", ".sigstore.json", ".attestation")
 
 @dataclass(frozen=True)
 class VerifiedPackage:
-    """A package of the nexus, or a file, and how one of its signatures stands."""
+    """A package of the nexus, or a file, and the status of one of its signatures."""
 
     package: str
     standing: SignatureStanding
@@ -30,18 +30,18 @@ class VerifiedPackage:
 
 @dataclass(frozen=True)
 class VerifiedPackages:
-    """All that was looked at."""
+    """The results of all checks."""
 
     packages: list[VerifiedPackage]
 
     @property
     def exit_code(self) -> Exit:
-        """What `bench packages verify` ends with: 2 where a signature is missing or does not count."""
+        """Exit code of `bench packages verify`: 2 if a signature is missing or does not count."""
         return Exit.GOOD if all(item.standing.signed for item in self.packages) else Exit.BAD_INPUT
 
 
 def sign_package(workspace: WorkspaceFolder, what: str, key: str | Path | None) -> Path:
-    """Sign a wheel, or a distribution as it is installed here; returns the file of the signature."""
+    """Sign a wheel, or a distribution as it is installed here. Return the signature file."""
     trusted = _trusted(workspace)
     _refuse_bundle(what)
     files = wheel_files(Path(what)) if what.endswith(_WHEEL) else installed_files(find_distribution(what))
@@ -49,13 +49,13 @@ def sign_package(workspace: WorkspaceFolder, what: str, key: str | Path | None) 
 
 
 def verify_wheel(workspace: WorkspaceFolder, path: str) -> VerifiedPackages:
-    """By the signatures of the nexus, else of the workspace."""
+    """Verify a wheel by the signatures of the nexus, or otherwise of the workspace."""
     _refuse_bundle(path)
     return VerifiedPackages([VerifiedPackage(path, of_files(workspace, _trusted(workspace), wheel_files(Path(path))))])
 
 
 def verify_packages(workspace: WorkspaceFolder, packages: list[Package], nexus: Nexus) -> VerifiedPackages:
-    """The commit of each package's folder, and what it installs, as that is here."""
+    """Verify the commit of each package's folder, and the packages that it installs, as installed here."""
     trusted = _trusted(workspace)
     return VerifiedPackages(
         [
@@ -69,13 +69,13 @@ def verify_packages(workspace: WorkspaceFolder, packages: list[Package], nexus: 
 def signature_state(
     workspace: WorkspaceFolder, trusted: TrustedFile, nexus: Nexus, package: Package
 ) -> Literal["signed", "not signed"]:
-    """Whether all of a package is signed by people who may register."""
+    """Return whether all of a package is signed by people who may register."""
     standings = _all_of(workspace, trusted, nexus, package)
     return "signed" if all(item.signed for item in standings) else "not signed"
 
 
 def is_wheel(name: str) -> bool:
-    """Whether a file is meant, and no package of a nexus."""
+    """Return whether `name` is a file, and not a package of a nexus."""
     return name.endswith((_WHEEL, *_BUNDLES))
 
 

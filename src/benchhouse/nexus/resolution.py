@@ -1,4 +1,4 @@
-"""Whether requirements can be installed together: a real resolver answers, in plain words; and what is then inside."""
+"""Resolve requirements together with a real resolver, explain conflicts in plain words, and inspect the result."""
 
 import json
 import os
@@ -26,18 +26,18 @@ _OURS = "benchhouse"
 
 
 class UnresolvedError(BenchError):
-    """The requirements can't be installed together, or nobody could tell in time; `of`: the only one at fault."""
+    """The requirements can't be installed together, or there was no answer in time; `of`: the only one at fault."""
 
     of: Requirement | None = None
 
 
 class NoAnswerError(UnresolvedError):
-    """Nobody could tell in time: nothing is known of the requirements."""
+    """There was no answer in time: nothing is known about the requirements."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """Who asks for which versions of a distribution, and where that is written."""
+    """The versions of a distribution that one requirement needs, and its source."""
 
     by: str
     of: str
@@ -55,7 +55,8 @@ class Demand:
 
 
 def resolve_together(asked: Sequence[Requirement], timeout_s: float = TIMEOUT_S) -> str:
-    """The lock of all of them beside this Benchhouse, which is not in it; raises UnresolvedError."""
+    """Return the lock of all requirements together with this Benchhouse, which is left out of it. Raise
+    UnresolvedError."""
     uv = find_uv()
     with TemporaryDirectory(prefix="bench-resolve-") as scratch:
         folder = Path(scratch)
@@ -74,7 +75,7 @@ def resolve_together(asked: Sequence[Requirement], timeout_s: float = TIMEOUT_S)
 
 
 def explain(refusal: str, asked: Sequence[Requirement]) -> UnresolvedError:
-    """The resolver's refusal: who asks for what, and in which file; its own text below."""
+    """Return the resolver's refusal as demands with their files, followed by its own text."""
     flat = " ".join(refusal.split())
     own = "\n".join(f"    {line}" for line in refusal.strip().splitlines()[:20])
     for item in asked:
@@ -113,14 +114,16 @@ def explain(refusal: str, asked: Sequence[Requirement]) -> UnresolvedError:
 
 
 def _address(item: Requirement) -> str:
-    """Of a URL, as git and downloaders write it: without the name before it, the scheme's `git+` and the revision."""
+    """Return a URL as git and downloaders print it: without the name before it, the scheme's `git+`, and the
+    revision."""
     source = (item.text.partition(" @ ")[2] or item.text).removeprefix("git+").partition("#")[0]
     head, at, last = source.rpartition("@")
     return head if at and "/" not in last else source
 
 
 def validate_static(package: str, nexus: Path, lock: str, timeout_s: float = INSTALL_S) -> dict[str, Any]:
-    """What `bench packages validate PACKAGE --static --json` says where that is installed; or UnresolvedError."""
+    """Return the output of `bench packages validate PACKAGE --static --json` in an environment with that lock. Raise
+    UnresolvedError."""
     with TemporaryDirectory(prefix="bench-packages-") as name:
         folder = Path(name)
         python = _build(folder, lock, timeout_s)
@@ -137,7 +140,7 @@ def validate_static(package: str, nexus: Path, lock: str, timeout_s: float = INS
 
 
 def _build(folder: Path, lock: str, timeout_s: float) -> Path:
-    """An environment with exactly what the lock says; this Benchhouse is linked into it."""
+    """Make an environment with exactly the contents of the lock, and link this Benchhouse into it."""
     venv, locked = folder / "venv", folder / "requirements.txt"
     locked.write_text(f"{lock}{write_own_wheel(folder)}\n", encoding="utf-8")
     uv, python = find_uv(), venv / "bin" / "python"
@@ -167,7 +170,8 @@ def find_uv() -> str:
 def run_bounded(
     command: list[str], folder: Path, timeout_s: float, environ: Mapping[str, str] = os.environ
 ) -> tuple[int | None, str, str]:
-    """Exit code (None: it took too long and was ended with all that it started), output, and error output."""
+    """Return exit code, output, and error output. The code is None after a timeout, which kills all started
+    processes."""
     clean = {key: value for key, value in environ.items() if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
     clean |= {"GIT_TERMINAL_PROMPT": "0", "NO_COLOR": "1", "GIT_ASKPASS": "true", "SSH_ASKPASS": "true"}
     out, err = folder / "out", folder / "err"

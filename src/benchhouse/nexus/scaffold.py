@@ -1,4 +1,4 @@
-"""First files: an experiment package, a scenario, a workspace. Nothing that exists is overwritten."""
+"""Create the first files of an experiment package, a scenario, or a workspace. Nothing is overwritten."""
 
 import json
 import re
@@ -140,7 +140,7 @@ limits: {{wall: 10m}}
 
 
 def experiment(name: str, into: Path) -> Path:
-    """An installable package with one experiment, its scenario and a test that passes."""
+    """Create an installable package with one experiment, its scenario, and a test that passes."""
     if not _NAME.fullmatch(name) or len(name) > 60:
         raise BenchError(f"{name!r} can't name an experiment", "use small letters, digits and . _ - : my.experiment")
     slug = re.sub(r"[._-]+", "_", name)
@@ -161,7 +161,7 @@ def experiment(name: str, into: Path) -> Path:
 
 
 def scenario(name: str, chosen: str, folder: Path) -> Path:
-    """A commented scenario for an installed experiment, with its required inputs to fill in."""
+    """Create a commented scenario for an installed experiment, with its required inputs to fill in."""
     from benchhouse.nexus.experiments import describe
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
@@ -179,7 +179,7 @@ def scenario(name: str, chosen: str, folder: Path) -> Path:
 
 
 def to_fill_in(inputs: "list[InputKey]") -> str:
-    """What must be given is to be filled in; the rest stands there as comments, with its defaults."""
+    """Return input lines of a scenario: required ones to fill in, the others as comments with their defaults."""
     active = {item.name for item in inputs if item.required} or {item.name for item in inputs[:1]}
     lines = []
     for item in inputs:
@@ -190,7 +190,7 @@ def to_fill_in(inputs: "list[InputKey]") -> str:
 
 
 def workspace(place: WorkspaceFolder) -> list[Path]:
-    """A first scenario and a .gitignore; what is there already stays as it is."""
+    """Create a first scenario and a .gitignore; existing files stay unchanged."""
     made = []
     first = place.root / "scenarios" / "first.yaml"
     if not first.exists():

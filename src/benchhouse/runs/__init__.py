@@ -1,1 +1,1 @@
-"""Submit, poll, retry, resume, collect: a Plan goes in, sealed trial folders come out. The ledger is files."""
+"""Submit, poll, retry, resume, collect: from a Plan to sealed trial folders. The ledger is files."""

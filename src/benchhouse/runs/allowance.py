@@ -1,4 +1,4 @@
-"""What a plan asks for beyond a budget, and a plan that is held to one."""
+"""The part of a plan that exceeds a budget, and a plan that is held to one."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -12,11 +12,11 @@ from benchhouse.schema.resources import Budget
 
 @dataclass(frozen=True)
 class Excess:
-    """One thing of which a plan asks for more than a budget has; times in seconds."""
+    """One limit of a budget that a plan exceeds; times in seconds."""
 
     what: Literal["trials", "wall", "cost", "node_hours", "gpu_hours"]
     asked: float | None
-    """None: it can't be known."""
+    """What the plan needs; None if it can't be known."""
     allowed: float
 
     def __str__(self) -> str:
@@ -32,10 +32,10 @@ class Excess:
 
 
 def excess(workspace: WorkspaceFolder, prepared: PreparedRun, budget: Budget, *, guess: bool = True) -> list[Excess]:
-    """What the whole run asks for beyond a budget. Time and money are a `guess` from earlier trials.
+    """Return what the whole run needs beyond a budget. Time and money are a `guess` from earlier trials.
 
-    What can't be known before, such as CPU time, or how long something takes that never ran here, ends the run when
-    it is spent.
+    Needs that can't be known in advance, such as CPU time, or the duration of something that never ran here, end the
+    run when the budget is spent.
     """
     plan, own = prepared.plan, prepared.plan.scenario.budget
     over = []
@@ -59,14 +59,14 @@ def excess(workspace: WorkspaceFolder, prepared: PreparedRun, budget: Budget, *,
 
 
 def held_to(prepared: PreparedRun, budget: Budget) -> PreparedRun:
-    """The same with the smaller of both budgets; its plan keeps its digest."""
+    """Return the run with the smaller of both budgets; its plan keeps its digest."""
     scenario = prepared.plan.scenario
     scenario = scenario.model_copy(update={"budget": smaller(scenario.budget, budget)})
     return replace(prepared, plan=replace(prepared.plan, scenario=scenario), budget=budget)
 
 
 def smaller(one: Budget, other: Budget | None) -> Budget:
-    """Of each limit the lower."""
+    """Return a budget with the lower of each limit."""
     first, second = (item.model_dump(exclude_none=True) if item else {} for item in (one, other))
     both = first | {key: min(value, first.get(key, value)) for key, value in second.items()}
     return Budget.model_validate(both)

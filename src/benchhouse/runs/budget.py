@@ -1,4 +1,4 @@
-"""What a run has used so far, against what it may use."""
+"""What a run has used so far, compared with its budget."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -17,19 +17,19 @@ class Overspent(NamedTuple):
 
 @dataclass
 class Spent:
-    """All sessions of a run together: the wall-clock budget, too, holds for the whole run."""
+    """Usage of all sessions of a run together: the wall-clock budget, too, holds for the whole run."""
 
     trials: int = 0
     cpu_s: float = 0.0
     node_s: float = 0.0
     gpu_s: float = 0.0
-    running_node_s: float = 0.0  # of trials that have not ended, which money does not count
+    running_node_s: float = 0.0  # of trials that have not ended, which cost does not count
     running_gpu_s: float = 0.0
     wall_s: float = 0.0  # of earlier sessions
 
     @classmethod
     def recall(cls, events: Iterable[RunEvent], nodes: int, gpus: int, now: str) -> "Spent":
-        """Time goes on until `now` for jobs that were submitted and left to themselves."""
+        """Return the usage by the ledger. Wall time runs until `now` for jobs that were submitted and left alone."""
         spent = cls()
         began = last = None
         left_alone = False
@@ -52,11 +52,11 @@ class Spent:
         self.gpu_s += (duration_s or 0.0) * gpus
 
     def with_running(self, seconds: float, nodes: int, gpus: int) -> "Spent":
-        """With what trials use that have not ended."""
+        """Return the usage including that of trials that have not ended."""
         return replace(self, running_node_s=seconds * nodes, running_gpu_s=seconds * gpus)
 
     def over(self, budget: Budget, price_per_hour: float | None, session_s: float, extra: int = 0) -> Overspent | None:
-        """The first budget that is spent; `extra` trials are about to be started."""
+        """Return the first budget that is spent, or None; `extra` trials are about to be started."""
         if budget.trials is not None and self.trials + extra >= budget.trials:
             return Overspent("trials", f"the budget of {budget.trials} trials is spent")
         if budget.wall is not None and self.wall_s + session_s >= budget.wall:
@@ -73,13 +73,13 @@ class Spent:
 
 
 def most_used(plan: Plan) -> tuple[int, int]:
-    """Nodes and GPUs of a trial, where they vary the most: a budget is never passed for want of knowing which."""
+    """Return the most nodes and GPUs of any trial, so that a budget is never exceeded if they vary."""
     nodes = max(resources.nodes for resources in plan.all_resources)
     return nodes, max(resources.nodes * resources.gpus for resources in plan.all_resources)
 
 
 def _between(began: str | None, last: str | None) -> float:
-    """Seconds; none where the clock was set back meanwhile."""
+    """Return the seconds between two times; 0 if the clock was set back in between."""
     if began is None or last is None:
         return 0.0
     return max(0.0, (datetime.fromisoformat(last) - datetime.fromisoformat(began)).total_seconds())

@@ -1,4 +1,4 @@
-"""Sweep what was killed before it could tidy up: orchestrators, workers, keepers of servers."""
+"""Clean up after processes that were killed before they could: orchestrators, workers, keepers of servers."""
 
 import contextlib
 from collections.abc import Collection, Iterable
@@ -14,10 +14,10 @@ from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 
 
 def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
-    """End what has lost its owner, and what belongs to these trials: processes, cgroups, scratch folders.
+    """End processes, cgroups, and scratch folders that have lost their owner or belong to these trials.
 
-    `services` are the folders of kept servers; those whose keeper was killed are marked as over. Returns how many
-    processes were ended.
+    `services` are the folders of kept servers; those whose keeper was killed are marked as over. Return the number of
+    processes that were ended.
     """
     from benchhouse.processes.cgroups import sweep_leftovers
     from benchhouse.processes.owned_names import left_processes
@@ -31,7 +31,8 @@ def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
 
 
 def clean_up(workspace: WorkspaceFolder, ledger: Ledger) -> int:
-    """As the run's owner, sweep what it left, servers and unfinished folders too; returns how many processes ended."""
+    """Clean up after a run as its owner, including servers and unfinished folders. Return the number of processes
+    ended."""
     partials = leftovers(workspace, ledger.record.scenario, ledger.folder.run_id)
     folders = attached_folders(ledger)
     stop_keepers([folder for folder, _ in running_states(folders)])
@@ -39,13 +40,13 @@ def clean_up(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     for path in partials:
         discard(path)
     sweep_temporaries(ledger.folder.path)
-    with contextlib.suppress(OSError):  # not there, or in use
+    with contextlib.suppress(OSError):  # missing, or in use
         (workspace.results / ledger.record.scenario / ".partial").rmdir()
     return swept
 
 
 def leftovers(workspace: WorkspaceFolder, scenario: str, run_id: str) -> list[Path]:
-    """Unfinished folders of this run, whose orchestrator was killed, and of other runs that nobody works on."""
+    """Return the unfinished folders of this run, whose orchestrator was killed, and of other runs without an owner."""
     folder = workspace.results / scenario / ".partial"
 
     @cache
@@ -56,7 +57,7 @@ def leftovers(workspace: WorkspaceFolder, scenario: str, run_id: str) -> list[Pa
     def is_left(path: Path) -> bool:
         try:
             return abandoned(read_spec(TrialFolder(path)).run_id)
-        except (OSError, ValueError):  # killed while it was made, or being made by another run
+        except (OSError, ValueError):  # killed while it was being made, or another run is making it
             return all(abandoned(other) for other in list_runs(workspace))
 
     return [path for path in sorted(folder.glob("*")) if is_left(path)]

@@ -1,4 +1,4 @@
-"""Who signed what a folder of a git checkout holds: git says whose key it was, and each file is held to the commit."""
+"""Verify the signer of a folder in a git checkout: git checks the key, and each file is compared with the commit."""
 
 import hashlib
 import os
@@ -12,32 +12,32 @@ from benchhouse.schema.errors import BenchError
 
 _TIMEOUT_S = 60.0
 _LINK, _MODULE = "120000", "160000"
-# What tools leave behind beside code; none of it is imported, or shown, as a part of the folder.
+# Files that tools leave next to code; none of them is imported or displayed as a part of the folder.
 _LEFT_BEHIND = ("__pycache__", ".git", ".venv", "build", "dist", ".pytest_cache", ".mypy_cache", ".ruff_cache")
-# A signature of another kind would be looked for among the keys of whoever runs this: only SSH keys count.
+# Only SSH keys count: git would look up other signatures among the keys of the current user.
 _ONLY_SSH = ("gpg.format=ssh", "gpg.ssh.program=ssh-keygen", "gpg.program=false", "gpg.openpgp.program=false",
              "gpg.x509.program=false")  # fmt: skip
 Tree = Mapping[str, tuple[str, str]]
-"""Mode and id of each file, by its path."""
+"""Mode and object id of each file, by its path."""
 
 
 @dataclass(frozen=True)
 class CommitSignature:
-    """Of the commit that gave a folder what it holds."""
+    """The signature of the commit that gave a folder its contents."""
 
     commit: str
     signer: str
-    """Whose key it is; empty where the signature does not count."""
+    """Owner of the key; empty if the signature does not count."""
     why: str
-    """Why it does not."""
+    """Why it does not count; empty if it does."""
     fingerprint: str = ""
-    """Of a key that is nobody's."""
+    """Fingerprint of an unknown key."""
 
 
 def commit_signature(folder: Path, keys: Mapping[str, Sequence[str]]) -> CommitSignature:
-    """Of HEAD, or of the last commit that changed the folder, where it left it as it is now.
+    """Return the signature of HEAD, or of the last commit that changed the folder if its contents are still the same.
 
-    A merge made by a server is signed by the server: then the commit that it brought counts. `keys` are those that
+    A merge made by a server is signed by the server: then the commit that it merged counts. `keys` are those that
     count, by the names of their owners.
     """
     head = _git(folder, "rev-parse", "HEAD").strip()
@@ -49,18 +49,18 @@ def commit_signature(folder: Path, keys: Mapping[str, Sequence[str]]) -> CommitS
 
 
 def changed_since_commit(folder: Path, commit: str) -> list[str]:
-    """Files of the folder that are not as in the commit, that are missing, or that it has not."""
+    """Return files of the folder that differ from the commit, are missing, or are not in it."""
     return changed_files(folder, tree_of(folder, commit))
 
 
 def tree_of(folder: Path, commit: str) -> Tree:
-    """All files below the folder, as the commit has them."""
+    """Return all files below the folder, as the commit has them."""
     lines = (line.partition("\t") for line in _git(folder, "ls-tree", "-r", "-z", commit).split("\0") if line)
     return {path: (about.split()[0], about.split()[2]) for about, _, path in lines}
 
 
 def changed_files(folder: Path, tree: Tree) -> list[str]:
-    """By their own bytes: git's index may have been told to look away."""
+    """Return files that differ from `tree`, by their own bytes: git's index may be set to ignore changes."""
     lines = [f"{name} is not as in the commit" for name, item in tree.items() if not _is_same(folder / name, *item)]
     for here, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _LEFT_BEHIND and not name.endswith(".egg-info")]
@@ -74,14 +74,14 @@ def changed_files(folder: Path, tree: Tree) -> list[str]:
 def _is_same(path: Path, mode: str, wanted: str) -> bool:
     try:
         if mode == _MODULE:
-            return False  # what is in another repository, this commit does not say
+            return False  # the commit does not record the contents of another repository
         if (mode == _LINK) != path.is_symlink():
             return False
         target = os.readlink(path) if mode == _LINK else ""  # noqa: PTH115 - a Path would spell it anew
         content = os.fsencode(target) if mode == _LINK else path.read_bytes()
     except OSError:
         return False
-    kind = hashlib.sha1 if len(wanted) == 40 else hashlib.sha256  # as the repository names its objects
+    kind = hashlib.sha1 if len(wanted) == 40 else hashlib.sha256  # the hash of the repository's object ids
     return kind(b"blob %d\0%b" % (len(content), content)).hexdigest() == wanted
 
 

@@ -1,4 +1,4 @@
-"""What a measurement depends on besides its plan."""
+"""Everything besides the plan that a measurement depends on."""
 
 import os
 import shlex
@@ -21,9 +21,9 @@ _LARGEST_READ = 256 << 20
 
 
 def conditions(prepared: PreparedRun) -> dict[str, str]:
-    """By name, their digests: trials made under different ones don't belong into one mean."""
+    """Return the digests of the conditions by name. Trials with different ones must not be averaged."""
     scenario = prepared.plan.scenario
-    # Fields that are new count where they are given: a run of an earlier version can be carried on.
+    # New fields count only if set, so that a run of an earlier version can be resumed.
     asked = [
         {key: value for key, value in item.model_dump().items() if key not in ("ntasks", "gres") or value is not None}
         for item in prepared.plan.all_resources
@@ -47,8 +47,9 @@ def named_files(workspace: WorkspaceFolder, prepared: PreparedRun) -> dict[str, 
     """Return the digests of the local programs and files that a scenario names, by `file PATH`.
 
     A text of the scenario counts as a path if a file of that name is in the folder of the scenario, in the workspace,
-    or at that absolute path; so do the words of `shell`, and the program of `argv` also if PATH finds it. Of a folder
-    that is named, only local Python packages are read. Files of more than 256 MiB count by size and time of change.
+    or at that absolute path; so do the words of `shell`, and the program of `argv` even if only PATH has it. In a
+    folder that is named, only local Python packages are read. Files of more than 256 MiB count by size and time of
+    change.
     """
     texts = {text for plan in prepared.plan.plans for text in _texts(_named_in(plan))}
     folders = list(dict.fromkeys([prepared.plan.folder, *_working_folders(prepared), workspace.root.absolute()]))
@@ -74,7 +75,7 @@ def _working_folders(prepared: PreparedRun) -> list[Path]:
 
 
 def _texts(value: Any, key: str = "") -> Iterator[str]:
-    """All texts in nested data, and the words of those that are a command line."""
+    """Yield all texts in nested data, and the words of those that are a command line."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _texts(item, str(name))
@@ -87,12 +88,12 @@ def _texts(value: Any, key: str = "") -> Iterator[str]:
         yield value
         try:
             yield from shlex.split(value) if " " in value else ()
-        except ValueError:  # quotes that do not match: it is not a command line
+        except ValueError:  # unbalanced quotes: it is not a command line
             return
 
 
 def _files_of(text: str, folders: list[Path]) -> Iterator[Path]:
-    """The files that a text names, or that are in a local package which it names."""
+    """Yield the files that a text names, or that are in a local package that it names."""
     if len(os.fsencode(text)) > _LONGEST_PATH:
         return
     for folder in folders:
@@ -116,7 +117,7 @@ def _file_state(path: Path) -> str:
 
 
 def _told(runtime: RuntimeSettings) -> dict[str, Any]:
-    """Without what says nothing, so that runs from before there was such a key can go on."""
+    """Return the settings without empty new keys, so that runs from before those keys can be resumed."""
     silent = {name for name in ("shared", "environments") if not getattr(runtime, name)}
     return runtime.model_dump(exclude=silent)
 

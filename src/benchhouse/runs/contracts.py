@@ -1,4 +1,4 @@
-"""The contract that governs a run: read and checked before anything runs, kept with the run's ledger."""
+"""The contract of a run, read and checked before anything runs, and stored with the run's ledger."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def read_contract(path: Path) -> Contract:
-    """Every mistake is raised with its place in the file. What it is worth by itself comes with it."""
+    """Return a contract and the verdict on it. Every mistake is raised with its place in the file."""
     return contract_of(load_yaml(path))
 
 
 def contract_of(document: Document) -> Contract:
-    """The same of what was read before."""
+    """Return the contract in a document that was read before."""
     contract = validated(document, BenchmarkRun)
     if problems := [document.problem(*misfit) for misfit in misfits(contract)]:
         raise ProblemsError(problems)
@@ -31,7 +31,7 @@ def contract_of(document: Document) -> Contract:
 
 
 def govern(prepared: "PreparedRun", path: Path) -> Contract:
-    """The contract in `path`; raises where it contradicts the scenario, or where it is worth nothing."""
+    """Return the contract in `path`. Raise BenchError if it contradicts the scenario or is rejected."""
     contract = read_contract(path)
     if problems := contradictions(contract, prepared.file, prepared.plan):
         raise ProblemsError(problems)
@@ -42,7 +42,8 @@ def govern(prepared: "PreparedRun", path: Path) -> Contract:
 
 
 def check_source(contract: Contract, source: dict[str, object]) -> str:
-    """What the checkout already shows: a sentence where it is not what the contract pins; raises where that rejects."""
+    """Return a warning if the checkout is not the commit that the contract pins, otherwise ''. Raise if the contract
+    rejects that."""
     pinned = contract.terms.provenance.git_commit
     commit = str(source.get("commit") or "unknown") + (" (dirty)" if source.get("dirty") else "")
     if COMMIT not in contract.demands or pinned == commit:

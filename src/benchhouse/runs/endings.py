@@ -1,4 +1,4 @@
-"""How a trial ended, as the ledger is told: by its sealed folder, which is the truth."""
+"""The outcome of a trial for the ledger, taken from its sealed folder."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from benchhouse.schema.trial import Meta
 
 
 def sealed_end(name: str, meta: Meta, outcome: str, manifest: str) -> dict[str, Any]:
-    """The fields of the event `ended` of a sealed trial; `manifest` is the digest of its manifest."""
+    """Return the fields of the event `ended` of a sealed trial; `manifest` is the digest of its manifest."""
     failure = meta.failure
     return {
         "trial_id": name,

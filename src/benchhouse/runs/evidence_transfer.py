@@ -1,4 +1,4 @@
-"""Evidence in a store that outlives the workspace: push, pull, verify; on S3 or in a folder, in one layout."""
+"""Evidence in a store that outlives the workspace: push, pull, and verify, on S3 or in a folder, in one layout."""
 
 import json
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchhouse.evidence.verify import Damage
 
 LARGEST_FETCH = 256 << 20
-"""Bytes of a trial that is brought because somebody looks at it."""
+"""Most bytes of a trial that is fetched on demand, to be displayed."""
 
 Report = Callable[[Carried], None]
 Sealed = list[tuple[str | None, TrialFolder]]
@@ -41,7 +41,7 @@ def push(
 
 
 def _note_deposits(workspace: WorkspaceFolder, shelf: ObjectStore, sealed: Sealed, carried: Sequence[Carried]) -> None:
-    """Write down which runs are in the store as a whole, and have their lineage say so."""
+    """Record the runs that are in the store as a whole, and add that to their lineage."""
     from benchhouse.warehouse.ingest import refresh
 
     home = shelf.name if "://" in shelf.name else Path(shelf.name).as_uri()
@@ -54,7 +54,7 @@ def _note_deposits(workspace: WorkspaceFolder, shelf: ObjectStore, sealed: Seale
 def push_folders(
     workspace: WorkspaceFolder, address: str, endpoint: str, folders: Iterable[TrialFolder], report: Report
 ) -> None:
-    """Put these sealed folders into the store, all that it lacks of the workspace."""
+    """Put these sealed folders into the store."""
     with _opened(address, endpoint) as shelf:
         carried = _reported(store.push(shelf, folders), report)
     _note_deposits(workspace, shelf, _sealed(workspace, ()), carried)
@@ -64,7 +64,7 @@ def pull(
     workspace: WorkspaceFolder, address: str, runs: Sequence[str], *, endpoint: str = "", dry_run: bool = False,
     report: Report | None = None,
 ) -> list[Carried]:  # fmt: skip
-    """Bring the folders of these runs (all, if none are named) and collect them; an unreadable one has the reason."""
+    """Fetch the folders of these runs (all, if none are named) and collect them; an unreadable one has the reason."""
     from benchhouse.warehouse.ingest import collect
 
     with _opened(address, endpoint) as shelf:
@@ -81,7 +81,7 @@ def pull(
 
 
 def fetch(workspace: WorkspaceFolder, address: str, endpoint: str, run_id: str, trial: str, manifest: str) -> None:
-    """Bring the folder of one trial, whose manifest has this digest; tables that name it have its numbers already."""
+    """Fetch the folder of one trial, whose manifest has this digest. Tables that name it already have its numbers."""
     with _opened(address, endpoint) as shelf:
         wanted = [item for item in store.pointers(shelf, [run_id]) if (item.folder, item.manifest) == (trial, manifest)]
         if not wanted:
@@ -104,7 +104,7 @@ def _with_reason(carried: Carried, start: str, unread: Sequence[str]) -> Carried
 
 
 def last_run(address: str, scenario: str, *, other_than: str, endpoint: str = "") -> str | None:
-    """The newest run of a scenario in a store, other than that one; None where there is none."""
+    """Return the newest run of a scenario in a store except `other_than`; None if there is none."""
     if "://" not in address and not Path(address).expanduser().is_dir():
         return None
     with _opened(address, endpoint) as shelf:
@@ -113,7 +113,7 @@ def last_run(address: str, scenario: str, *, other_than: str, endpoint: str = ""
 
 
 def verify(address: str, runs: Sequence[str], *, endpoint: str = "") -> tuple[int, int, "list[Damage]"]:
-    """Hash every object of the store, or of these runs; trials, bytes read, and what is not as it was sealed."""
+    """Hash every object of the store, or of these runs. Return the number of trials, the bytes read, and the damage."""
     with _opened(address, endpoint) as shelf:
         checked = list(store.check(shelf, _wanted(shelf, runs)))
     return len(checked), sum(size for _, size, _ in checked), [item for _, _, damage in checked for item in damage]
@@ -130,7 +130,7 @@ def _wanted(shelf: ObjectStore, runs: Sequence[str]) -> list[Pointer]:
 
 
 def _sealed(workspace: WorkspaceFolder, runs: Sequence[str]) -> Sealed:
-    """Sealed folders, attempts that were set aside too, with the run that their manifest names."""
+    """Return sealed folders, including set-aside attempts, with the run that their manifest names."""
     from benchhouse.runs.selection import find_run
 
     folders: Sealed = []
@@ -138,7 +138,7 @@ def _sealed(workspace: WorkspaceFolder, runs: Sequence[str]) -> Sealed:
         try:
             run_id = str(json.loads(folder.manifest.read_bytes())["run_id"])
         except (OSError, ValueError, KeyError, TypeError):
-            run_id = None  # what is wrong with it is told when it is checked
+            run_id = None  # its check reports the fault
         folders.append((run_id, folder))
     here = {run_id for run_id, _ in folders}
     wanted = {run if run in here else find_run(workspace, run) for run in runs}
@@ -156,7 +156,7 @@ def _reported(carried: Iterator[Carried], report: Report | None) -> list[Carried
 
 @contextmanager
 def _opened(address: str, endpoint: str, *, create: bool = False) -> Iterator[ObjectStore]:
-    """The store at `s3://bucket/prefix`, or in a folder."""
+    """Yield the store at `s3://bucket/prefix`, or in a folder."""
     if "://" not in address:
         yield DiskShelf(Path(address).expanduser().resolve())
         return

@@ -1,4 +1,4 @@
-"""The executor and the runtime of a scenario: as the command line says, else its file, its site, or its own words."""
+"""The executor and the runtime of a scenario: by the command line, or otherwise its file, its site, or its own keys."""
 
 import os
 import shutil
@@ -13,7 +13,8 @@ from benchhouse.schema.site import Site
 
 @dataclass(frozen=True)
 class Where:
-    """What the command line says of where a scenario runs and under which contract, before scenario and site."""
+    """Options of the command line for where a scenario runs and under which contract; they override scenario and
+    site."""
 
     executor: str | None = None
     runtime: str | None = None
@@ -30,11 +31,12 @@ class Placed:
     file: ScenarioFile
     notes: Sequence[str]
     only_slurm: str
-    """Keys that mean Slurm, where nothing else says where it runs; empty: somebody chose."""
+    """Keys that imply Slurm if nothing else names an executor; empty if an executor is chosen."""
 
 
 def place(file: ScenarioFile, where: Where, site: Site) -> Placed:
-    """A partition asks for Slurm, and a .sif image of a job for Apptainer, where nobody says otherwise."""
+    """Choose executor and runtime. A partition implies Slurm, and a .sif image of a job Apptainer, unless set
+    otherwise."""
     scenario, runtime = file.scenario, file.scenario.runtime
     given, notes = scenario.model_fields_set, list[str]()
     executor = where.executor or ("executor" not in given and site.executor) or scenario.executor
@@ -56,7 +58,7 @@ def place(file: ScenarioFile, where: Where, site: Site) -> Placed:
 
 
 def no_scheduler(file: ScenarioFile, only_slurm: str) -> list[Problem]:
-    """The problem that a scenario names a partition where there is no Slurm, and nothing says what to do then."""
+    """Return a problem if a scenario names a partition, no other executor is chosen, and there is no Slurm here."""
     if not only_slurm or _has_slurm():
         return []
     first = only_slurm.partition(",")[0]

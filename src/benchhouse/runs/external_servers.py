@@ -1,7 +1,7 @@
-"""Servers of a run that are already there on Kubernetes: found before its first trial, looked at until its last.
+"""A run's existing servers on Kubernetes: found before its first trial, and followed until its last.
 
-Trials have no account of the cluster. So the run's process looks twice a second, and writes what it sees into a file
-for each server; a trial reads there what was behind its server when it began, and what has changed when it ends.
+Trials have no account of the cluster. So the run's process checks twice a second and writes the state of each server
+into a file. There a trial reads the pods behind its server when it begins, and the changes when it ends.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _CONNECT_S = 5.0
 
 
 class ExternalServers:
-    """All of one run."""
+    """All existing servers of one run."""
 
     def __init__(self, prepared: PreparedRun, run: RunFolder) -> None:
         self._prepared, self._run = prepared, run
@@ -38,16 +38,16 @@ class ExternalServers:
         self._thread: threading.Thread | None = None
 
     def find(self) -> None:
-        """Raises where one is not there, has no pod that is ready, or can't be reached."""
+        """Find the servers. Raise BenchError if one does not exist, has no ready pod, or can't be reached."""
         if self._names:
             self._servers = [self._found(name) for name in self._names]
 
     def start(self) -> None:
-        """The same, and look at them from now on."""
+        """Find the servers and follow them from now on."""
         self.find()
         for server in self._servers:
             server.path.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(OSError, ValueError):  # of an earlier session of this run
+            with contextlib.suppress(OSError, ValueError):  # from an earlier session of this run
                 look = ServerPods.model_validate_json(server.path.read_bytes()).look
                 server.seen = server.seen.model_copy(update={"look": look + 1})
             server.write()
@@ -56,7 +56,7 @@ class ExternalServers:
             self._thread.start()
 
     def for_trials(self) -> dict[str, TrialService]:
-        """All services of the run, those with the files that tell of them."""
+        """Return all services of the run, with the files that describe the existing servers."""
         files = {name: str(self._path(name).absolute()) for name in self._names}
         return {
             name: service.model_copy(update={"pods": files[name]}) if name in files else service
@@ -77,7 +77,7 @@ class ExternalServers:
         return self._run.pods / f"{name}.json"
 
     def _found(self, name: str) -> "FollowedServer":
-        from benchhouse.runs.followed_server import follow_server  # brings the client of Kubernetes
+        from benchhouse.runs.followed_server import follow_server  # imports the client of Kubernetes
 
         scenario, use = self._prepared.plan.scenario, self._services[name].use
         assert use.kubernetes is not None
@@ -93,7 +93,7 @@ class ExternalServers:
 
 
 def _refuse_unreachable(seen: ServerPods) -> None:
-    """A trial on this machine would wait for it in vain."""
+    """Raise BenchError for a server that a trial on this machine could not reach."""
     for endpoint in seen.endpoints:
         parts = urlsplit(endpoint)
         try:

@@ -1,4 +1,4 @@
-"""The configuration of Fluent Bit that follows what pods of runs print, while they print it, into a search engine."""
+"""Configuration of Fluent Bit to send the output of run pods to a search engine as it is printed."""
 
 from urllib.parse import unquote, urlsplit
 
@@ -12,7 +12,7 @@ _STATE = "/var/lib/fluent-bit"
 
 
 def configuration(index: SearchIndex) -> str:
-    """YAML for Fluent Bit on every node (a DaemonSet, such as that of its Helm chart).
+    """Return YAML for Fluent Bit on every node (a DaemonSet, such as that of its Helm chart).
 
     A password stays the name of its variable, which Fluent Bit reads from its own environment.
     """
@@ -32,8 +32,8 @@ def configuration(index: SearchIndex) -> str:
         "http_user": unquote(user),
         "http_passwd": f"${{{password.strip('${}')}}}" if password else "",
         "index": f"{index.prefix}-pods",
-        "suppress_type_name": "on",  # there are no types any more
-        "generate_id": "on",  # a line that is sent again stays one
+        "suppress_type_name": "on",  # types no longer exist
+        "generate_id": "on",  # a line that is sent again is still one document
         "replace_dots": "on",
         "retry_limit": 10,
         "storage.total_limit_size": "1G",
@@ -47,9 +47,9 @@ def configuration(index: SearchIndex) -> str:
                     "tag": "kube.*",
                     "path": "/var/log/containers/*.log",
                     "multiline.parser": "docker, cri",
-                    "db": f"{_STATE}/tail.db",  # where it was, when it is started again
+                    "db": f"{_STATE}/tail.db",  # position for restarts
                     "skip_long_lines": "on",
-                    "storage.type": "filesystem",  # what a busy server does not take waits on disk
+                    "storage.type": "filesystem",  # what a busy server rejects waits on disk
                 }
             ],
             "filters": [

@@ -1,4 +1,4 @@
-"""One server on Kubernetes that was there before the run: found, then looked at; each look is written to a file."""
+"""One existing server on Kubernetes that a run follows; each check is written to a file."""
 
 import contextlib
 import time
@@ -13,14 +13,15 @@ from benchhouse.schema.kubernetes import KubernetesSite
 from benchhouse.schema.server_pods import MOST_CHANGES, NamedServer, PodChange, ServerPods, differences
 from benchhouse.sites.kubernetes_servers import ServerLookup
 
-_OBJECT_S = 15.0  # between looks at what selects the pods; at once where they have changed
+_OBJECT_S = 15.0  # between checks of the object that selects the pods; at once if they have changed
 _ANSWER_S = 5.0
 
 
 def follow_server(
     path: Path, server: NamedServer, site: KubernetesSite, endpoint: str | None, *, is_inside: bool
 ) -> "FollowedServer":
-    """Raises where it is not there, or nothing can be measured there. `is_inside`: trials are pods of the cluster."""
+    """Find the server. Raise BenchError if it does not exist or can't be measured. `is_inside`: trials are pods of the
+    cluster."""
     access = find_access(site.context)
     client = KubeClient(access, outage_s=0.0, timeout_s=_ANSWER_S)
     lookup = ServerLookup(client, server, site.namespace or access.namespace, endpoint)
@@ -34,7 +35,7 @@ def follow_server(
 
 @dataclass
 class FollowedServer:
-    """One that is followed."""
+    """A server that is followed."""
 
     lookup: ServerLookup
     inside: bool
@@ -44,13 +45,13 @@ class FollowedServer:
     found_at: float
 
     def look(self) -> None:
-        """Nothing is written where the cluster does not answer: trials see that nobody has looked."""
+        """Check the server and write its state. If the cluster does not answer, write nothing, which trials can see."""
         try:
             pods = self.lookup.pods()
             found = self.seen.model_copy(update={"pods": pods})
             if pods != self.seen.pods or self.seen.problem or time.monotonic() - self.found_at > _OBJECT_S:
                 found, self.found_at = self.lookup.find(inside=self.inside, names=self.names), time.monotonic()
-        except (KubernetesRefused, Unreachable):  # busy, or away
+        except (KubernetesRefused, Unreachable):  # busy or away
             return
         except BenchError as error:
             found = self.seen.model_copy(update={"problem": error.message, "endpoints": []})
@@ -61,5 +62,5 @@ class FollowedServer:
         self.write()
 
     def write(self) -> None:
-        with contextlib.suppress(OSError):  # a full disk is told by the trial that can't be sealed
+        with contextlib.suppress(OSError):  # a full disk is reported by the trial that can't be sealed
             write_model(self.path, self.seen, sync=False)

@@ -1,4 +1,4 @@
-"""Hot metrics of a run: every sealed trial goes into the run's Prometheus text file. It never ends a run."""
+"""Hot metrics of a run: every sealed trial goes into the run's Prometheus text file. Failures never end a run."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,21 +18,21 @@ Say = Callable[[str], None]
 
 
 class MetricsTextFile:
-    """The text file of one run, kept up to date while the run goes on."""
+    """The text file of one run, kept up to date during the run."""
 
     def __init__(self, file: "RunFile", monitors: MonitorSettings | Literal[False], say: Say) -> None:
         self._file, self._say = file, say
         places = {"textfile": str(file.folder), "labels": dict(file.given)}
-        self.monitors = monitors and monitors.model_copy(update=places)  # the workers write beside it, while they run
+        self.monitors = monitors and monitors.model_copy(update=places)  # workers write next to it during a trial
         self._noted: set[str] = set()
         self._counted: dict[str, int] = {}
 
     def sealed(self, folder: TrialFolder) -> None:
-        """A trial was sealed. What it measured is written with the next step of the run."""
+        """Add a sealed trial; its numbers are written with the next step of the run."""
         self._file.take(read_spec(folder), read_meta(folder), read_metrics(folder).benchhouse.measurements)
 
     def following(self, show: "Callable[[ProgressReport], None]") -> "Callable[[ProgressReport], None]":
-        """What follows the run's steps, and writes when a trial has ended."""
+        """Return a listener for the run's steps that writes the file when a trial has ended."""
 
         def step(progress: "ProgressReport") -> None:
             show(progress)
@@ -55,14 +55,14 @@ class MetricsTextFile:
             self._note("removed", f"hot metrics: text files of older runs made room: {', '.join(self._file.removed)}")
 
     def _note(self, kind: str, message: str) -> None:
-        """Once for each kind, however many trials a sweep has."""
+        """Report a message once per kind, however many trials a sweep has."""
         if kind not in self._noted:
             self._noted.add(kind)
             self._say(f"note: {message}")
 
 
 def check_labels(folder: Path | None, labels: Mapping[str, str]) -> None:
-    """Labels of the text file, before anything is planned or run."""
+    """Check labels of the text file before anything is planned or run."""
     if labels and folder is None:
         raise BenchError("--label sets labels of the text file, and none is written", "give its folder: --textfile DIR")
     if labels:
@@ -74,7 +74,8 @@ def check_labels(folder: Path | None, labels: Mapping[str, str]) -> None:
 def open_export(
     prepared: "PreparedRun", folder: Path | None, run_id: str, labels: Mapping[str, str], say: Say
 ) -> MetricsTextFile | None:
-    """What `--textfile` or the scenario asks for. A folder that can't be written is told before anything runs."""
+    """Return the file that `--textfile` or the scenario requests, or None. Raise at once if its folder can't be
+    written."""
     monitors = prepared.plan.scenario.monitors
     if monitors and monitors.textfile:
         folder = folder or prepared.home / monitors.textfile

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for a good moment: no folder half made, no job half handed over."""
+"""Delayed Ctrl-C, so that no folder is half made and no job half submitted."""
 
 import signal
 import threading
@@ -9,7 +9,7 @@ from benchhouse.schema.errors import BenchError
 
 
 class Interrupts:
-    """While it is entered, a first SIGINT is raised only by `check`; a second one at once, for those in a hurry."""
+    """A context in which the first SIGINT is raised only by `check`, and a second one at once."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -37,7 +37,7 @@ class Interrupts:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a run broke off, for its ledger."""
+    """Return why a run was interrupted, for its ledger."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     return error.message if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"

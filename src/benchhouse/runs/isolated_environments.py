@@ -1,4 +1,4 @@
-"""What is installed in the isolated environments that a scenario asks for; each is made and looked at once."""
+"""The contents of the isolated environments that a scenario requests; each is made and inspected once."""
 
 import os.path
 import subprocess
@@ -18,7 +18,7 @@ from benchhouse.schema.resources import RuntimeSettings as RuntimeSpec
 
 
 def each_environment(spec: RuntimeSpec) -> list[RuntimeSpec]:
-    """The runtime, once for each environment that it asks for."""
+    """Return the runtime once for each environment that it requests."""
     if not spec.environments:
         return [spec]
     requirements = [[*spec.requirements, *own] for own in spec.environments]
@@ -27,13 +27,13 @@ def each_environment(spec: RuntimeSpec) -> list[RuntimeSpec]:
 
 @dataclass(frozen=True)
 class IsolatedSearch:
-    """Finds an experiment in the isolated environments that a scenario asks for."""
+    """A search for an experiment in the isolated environments that a scenario requests."""
 
     admit: Callable[[Sequence[RuntimeSpec]], None] | None
-    """Called before any environment is made, and raises if its packages may not run. None: environments that exist are
-    used, and none is made or entered, for the scenario comes from a client that may only read."""
+    """Called before any environment is made; raises if its packages may not run. None: only existing environments are
+    used, and none is made or entered, because the scenario comes from a client that may only read."""
     root: Path
-    """The workspace: without `admit`, local packages elsewhere are not read."""
+    """The workspace; without `admit`, local packages outside it are not read."""
 
     def find(
         self, name: str, version: str | None, spec: RuntimeSpec, place: RuntimeContext
@@ -73,7 +73,7 @@ class IsolatedSearch:
 
 
 def needs_role_run(spec: RuntimeSpec) -> BenchError:
-    """Return the error for a client with the role read that asks for an environment that does not exist."""
+    """Return the error for a client with the role read that requests an environment that does not exist."""
     packages = ", ".join(spec.requirements) or "nothing"
     reason = f"its isolated environment ({packages}) does not exist yet, and making it runs code"
     hint = "plan it on that machine (bench plan FILE), or submit it with the role run"
@@ -91,7 +91,7 @@ def experiments_of_existing(spec: RuntimeSpec, place: RuntimeContext) -> Sequenc
 
 
 def experiments_in(spec: RuntimeSpec, place: RuntimeContext) -> Sequence[Listed]:
-    """The experiments of one environment, which is made first where need be."""
+    """Return the experiments of one environment, which is made first if necessary."""
     runtime: Runtime = plug("runtimes", spec.kind)()
     identity = runtime.identity(spec, place)
     if not identity:

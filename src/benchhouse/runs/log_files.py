@@ -1,4 +1,4 @@
-"""Logs as files: a tarball of a run's, and what may be thrown away when it is old."""
+"""Logs as files: a tarball of a run's logs, and the removal of old ones."""
 
 import gzip
 import hashlib
@@ -29,7 +29,7 @@ _IN_MEMORY_BYTES = 16 << 20
 
 @dataclass
 class _Tarball:
-    """Bytes that depend on the content alone: no owner, and one time for all files."""
+    """A tarball whose bytes depend on the content alone: no owner, and one time for all files."""
 
     tar: tarfile.TarFile
     top: str
@@ -37,7 +37,8 @@ class _Tarball:
     files: list[PackedFile] = field(default_factory=list)
 
     def add(self, path: str, lines: Iterable[bytes], **about: Any) -> None:
-        """A file of these lines, unless there is none. It is copied first: a log may grow while it is read."""
+        """Add a file of these lines, unless there are none. It is copied first, because a log may grow while it is
+        read."""
         with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as copy:
             digest, count = hashlib.sha256(), 0
             for line in lines:
@@ -61,7 +62,7 @@ class _Tarball:
 
 
 def pack(workspace: WorkspaceFolder, run_id: str, selection: Selection, output: Path) -> LogsManifest:
-    """Write the logs that are asked for as `output`, a .tar.gz, whole or not at all; returns its manifest."""
+    """Write the selected logs to `output`, a .tar.gz, whole or not at all, and return its manifest."""
     logs = RunLogs(workspace, run_id)
     folders = logs.check(selection)
     record = Ledger(workspace.run(run_id)).record
@@ -95,7 +96,7 @@ def pack(workspace: WorkspaceFolder, run_id: str, selection: Selection, output: 
 
 
 def _pack_folder(tarball: _Tarball, folder: LogFolder, selection: Selection) -> list[str]:
-    """Returns what is not packed because times were asked for."""
+    """Pack one folder. Return the files that are left out because a selection by time does not fit them."""
     untimed = []
     top, about = f"services/{folder.place().parent.name}", {}
     if isinstance(folder, TrialLogs):
@@ -120,7 +121,8 @@ def _is_selected(line: bytes, selection: Selection) -> bool:
 
 
 def _pack_run(tarball: _Tarball, run: RunFolder, selection: Selection) -> list[str]:
-    """The ledger's events, and what orchestrator and workers printed; that is no evidence and not redacted yet."""
+    """Pack the ledger's events, and the output of orchestrator and workers, which is not evidence and not redacted
+    yet."""
     printed = [(run.path / "orchestrator.log", "orchestrator.log", ORCHESTRATOR)]
     printed += [(path, f"worker_logs/{path.name}", WORKER) for path in sorted(run.worker_logs.glob("*.log"))]
     printed += [(path, f"jobs/{path.name}", SLURM) for path in sorted(run.job_logs.glob(f"{run.job_name}*"))]
@@ -149,7 +151,7 @@ def _is_selected_event(line: bytes, selection: Selection) -> bool:
 
 
 def prune(workspace: WorkspaceFolder, older_than_s: float, *, dry_run: bool = False) -> PrunedLogs:
-    """Remove old logs of workers, orchestrators, Slurm, servers and monitors; logs of trials are evidence and stay."""
+    """Remove old logs of workers, orchestrators, Slurm, servers, and monitors. Logs of trials are evidence and stay."""
     before_s = time.time() - older_than_s
     old = [path for path in _prunable(workspace) if max(item.lstat().st_mtime for item in _files(path)) < before_s]
     in_use = _open_files(workspace.state) if old else set()
@@ -178,7 +180,7 @@ def _prunable(workspace: WorkspaceFolder) -> Iterator[Path]:
 
 
 def _is_over(ledger: Ledger) -> bool:
-    """Whether no job of it can be in a queue: on a cluster a run has no process here that would own it."""
+    """Return whether no job of the run can be in a queue: on a cluster, a run has no owner process on this machine."""
     last = ""
     for event in ledger.events():
         last = event.event if event.event in ("started", "resumed", "finished", "interrupted") else last
@@ -186,7 +188,7 @@ def _is_over(ledger: Ledger) -> bool:
 
 
 def log_retention_s(workspace: WorkspaceFolder) -> float:
-    """How long logs are kept here, by the site; raises BenchError where it does not say."""
+    """Return how long the site keeps logs, in seconds. Raise BenchError if it does not set that."""
     site = places.site(workspace)
     if site.keep_logs is None:
         hint = "give --older-than 30d, or write keep_logs: 30d into site.yaml"
@@ -199,7 +201,8 @@ def _files(path: Path) -> list[Path]:
 
 
 def _open_files(below: Path) -> set[Path]:
-    """What any process that we may look into holds open there: a quiet service has written nothing for weeks."""
+    """Return the files below a folder that any visible process has open: a quiet service may not have written for
+    weeks."""
     from benchhouse.processes.tree import all_pids
 
     paths: set[Path] = set()

@@ -1,4 +1,4 @@
-"""A run that was prepared: its scenario read and resolved, its plan made, and the rules that it is held to."""
+"""A prepared run: its scenario read and resolved, its plan made, and the rules that it is held to."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A scenario that was read, resolved and planned."""
+    """A scenario that was read, resolved, and planned."""
 
     file: ScenarioFile
     plan: Plan

@@ -1,4 +1,4 @@
-"""How runs stand that were pulled into the tables: they were made elsewhere, and no ledger of them is here."""
+"""The status of runs that were pulled into the tables: they were run elsewhere and have no ledger here."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -13,11 +13,11 @@ _UNSUCCESSFUL = """
 SELECT run_id, trial_id, outcome, coalesce(failure_code, ''), coalesce(failure_message, ''), point FROM trial_fact
 WHERE outcome <> 'succeeded' ORDER BY started, trial_id"""
 _MOST_KEPT = 4096
-_known: dict[tuple[str, RunEntry], RunStatus] = {}  # by workspace and entry: a run that grows has another one
+_known: dict[tuple[str, RunEntry], RunStatus] = {}  # by workspace and entry: a run that grows gets another entry
 
 
 def entries(workspace: WorkspaceFolder, made_here: Collection[str]) -> list[RunEntry]:
-    """The runs of the tables, but for those that were made here."""
+    """Return the runs of the tables, except those that were run here."""
     if not (workspace.warehouse / FILE_NAME).exists():
         return []
     with Warehouse.open(workspace) as warehouse:
@@ -25,14 +25,14 @@ def entries(workspace: WorkspaceFolder, made_here: Collection[str]) -> list[RunE
 
 
 def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus | None:
-    """None where the run was made here, or is in no table."""
+    """Return the status of a pulled run; None if the run was run here, or is in no table."""
     if workspace.run(run_id).record.is_file():
         return None
     return next(iter(statuses(workspace, [item for item in entries(workspace, ()) if item.run_id == run_id])), None)
 
 
 def overview(workspace: WorkspaceFolder, run_id: str) -> RunOverview | None:
-    """The same as `status`, with where it ran; what only its ledger has is empty."""
+    """Return the overview of a pulled run, or None as `status`. What only its ledger has is empty."""
     state = status(workspace, run_id)
     if state is None:
         return None
@@ -63,7 +63,7 @@ def overview(workspace: WorkspaceFolder, run_id: str) -> RunOverview | None:
 
 
 def statuses(workspace: WorkspaceFolder, runs: Sequence[RunEntry]) -> list[RunStatus]:
-    """Each as far as the tables tell; what failed is read once for each."""
+    """Return each status as far as the tables have it; failures are read once per run."""
     place = str(workspace.root)
     new = [run for run in runs if (place, run) not in _known]
     if len(_known) + len(new) > _MOST_KEPT:

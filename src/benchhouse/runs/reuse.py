@@ -1,4 +1,4 @@
-"""What need not be measured again: instances that an earlier run has whole, made under the same conditions."""
+"""Find what need not be measured again: instances that an earlier run has whole, under the same conditions."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from benchhouse.schema.trial import trial_id
 
 
 class EarlierRuns:
-    """Runs of a workspace, looked at for what can be reused; each ledger is read once."""
+    """The runs of a workspace, searched for reusable instances; each ledger is read once."""
 
     def __init__(self, workspace: WorkspaceFolder) -> None:
         self.workspace = workspace
 
     def measured(self, prepared: PreparedRun) -> dict[int, str]:
-        """Which instances of a plan are there, by their number in it, and the newest run that has each."""
+        """Return the instances of a plan that exist, by their number in it, with the newest run that has each."""
         plan = prepared.plan
         runs = [ledger for ledger, record in self._alike(prepared) if record.experiment == plan.experiment]
         measured: dict[int, str] = {}
@@ -35,7 +35,7 @@ class EarlierRuns:
         return measured
 
     def _alike(self, prepared: PreparedRun) -> list[tuple[Ledger, RunRecord]]:
-        """Runs of the same scenario, place and conditions, the newest first."""
+        """Return the runs of the same scenario, place, and conditions, newest first."""
         there = self._by_scenario.get(prepared.plan.scenario.scenario, ())
         known = [(ledger, ledger.record) for ledger in map(self._ledger, there) if ledger.folder.record.is_file()]
         here = prepared.plan.scenario.executor, prepared.site_name
@@ -55,13 +55,13 @@ class EarlierRuns:
 
 
 def _succeeded(ledger: Ledger) -> dict[str, bool]:
-    """How each trial ended last."""
+    """Return whether each trial succeeded in the end."""
     ended = (event for event in ledger.events() if event.event == "ended")
     return {event.trial_id: event.outcome == "succeeded" for event in ended if event.trial_id}
 
 
 def _is_whole(plan: Plan, ledger: Ledger, digest: str, succeeded: Mapping[str, bool]) -> bool:
-    """Whether all its repetitions succeeded; where a rule ends them, those of a run that came to its end."""
+    """Return whether all its repetitions succeeded; with a stopping rule, those of a finished run."""
     numbers = range(plan.scenario.most_repetitions)
     names = (trial_id(ledger.folder.run_id, digest, number, warmup=False) for number in numbers)
     ended = [succeeded.get(name) for name in names]

@@ -1,4 +1,4 @@
-"""The evidence store's shelf in a bucket: several threads at a time, patient with a server that is briefly unwell."""
+"""The evidence store's objects in a bucket: thread-safe, and patient with a server that is briefly unavailable."""
 
 import threading
 import time
@@ -12,15 +12,15 @@ from benchhouse.http.s3_bucket import S3Refused
 
 _PASSING = frozenset({"http_429", "http_500", "http_502", "http_503", "http_504"})
 _WAITS_S = (0.2, 0.5, 1.0, 2.0)
-_PATIENCE_S = 30.0  # of all waits together: a server that stays unwell is told soon, whatever is asked of it
+_PATIENCE_S = 30.0  # of all waits together: a server that stays unavailable is reported soon, whatever is requested
 
 Answer = TypeVar("Answer")
 
 
 class S3Shelf:
-    """The part of a bucket below a prefix; nothing else in it is looked at, and nothing is removed.
+    """The part of a bucket below a prefix; nothing else in it is read, and nothing is removed.
 
-    What fails for the server's own reasons (500, 503, ...) is asked again a few times. Each thread has a connection.
+    Failures of the server (500, 503, ...) are retried a few times. Each thread has its own connection.
     """
 
     def __init__(self, bucket: Any, name: str, prefix: str) -> None:
@@ -28,7 +28,7 @@ class S3Shelf:
         self._own, self._opened, self._waited_s = threading.local(), list[Any](), 0.0
 
     def make_sure(self, create: bool) -> None:
-        """See that the bucket is there and may be read; raises S3Refused."""
+        """Check that the bucket exists and can be read, or `create` it. Raise S3Refused."""
         self._patiently(lambda bucket: bucket.make_sure(create))
 
     def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
@@ -66,7 +66,7 @@ class S3Shelf:
         return ask(self._connection())
 
     def _connection(self) -> Any:
-        """This thread's own: a bucket asks one thing after the other."""
+        """Return this thread's own connection, because a bucket sends one request at a time."""
         if not hasattr(self._own, "bucket"):
             self._own.bucket = self._bucket.another()
             self._opened.append(self._own.bucket)
@@ -75,7 +75,7 @@ class S3Shelf:
 
 @contextmanager
 def _told(key: str, *, missing: str = "", passing: str = "") -> Iterator[None]:
-    """Refusals as the store has them; `missing` is the kind that means that a key is not there."""
+    """Convert S3Refused to the store's errors; `missing` is the kind that means that a key does not exist."""
     try:
         yield
     except S3Refused as refused:

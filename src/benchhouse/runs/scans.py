@@ -1,6 +1,6 @@
-"""Scans of experiment packages: what is in them, what is known of it, and whether trusted.yaml lets it run.
+"""Scans of experiment packages: their components, known vulnerabilities, and whether trusted.yaml lets them run.
 
-A scan that could not look lets nothing through, and neither does one that is old.
+A scan that failed allows nothing, and neither does an old one.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.packages import PackageComponent, PackagePolicy, PackageScan, Vulnerability
 
-_CLOCKS_S = 86400.0  # by which clocks may differ
+_CLOCKS_S = 86400.0  # most by which clocks may differ
 Subject = tuple[str, Sequence[PackageComponent]]
-"""What is looked at, and what is in it."""
+"""The name of what is scanned, and its components."""
 
 
 def scan(workspace: WorkspaceFolder, policy: PackagePolicy, subject: Subject) -> PackageScan:
-    """Look through all that a package brings, and keep what was seen with the parts list. Never raises for a bad
-    source of advisories: that is what the scan then says."""
+    """Scan all components, and store the result with the parts list. A bad source of advisories never raises: it
+    becomes the failure of the scan."""
     from benchhouse.catalog.sbom import sbom
 
     name, components = subject
@@ -50,7 +50,7 @@ def scan(workspace: WorkspaceFolder, policy: PackagePolicy, subject: Subject) ->
 
 
 def kept(workspace: WorkspaceFolder, components: Sequence[PackageComponent]) -> PackageScan | None:
-    """The last scan of exactly these; None where there is none, or where it can't be read."""
+    """Return the last scan of exactly these components; None if there is none or it can't be read."""
     try:
         path = workspace.scans / f"{lock_digest(components)}.json"
         return PackageScan.model_validate_json(path.read_bytes())
@@ -59,13 +59,13 @@ def kept(workspace: WorkspaceFolder, components: Sequence[PackageComponent]) -> 
 
 
 def verdict(workspace: WorkspaceFolder, policy: PackagePolicy, components: Sequence[PackageComponent]) -> list[str]:
-    """Why these may not run, by the last scan of them; empty: they may."""
+    """Return why these may not run, by their last scan; empty if they may."""
     seen = kept(workspace, components)
     return ["it was not scanned"] if seen is None else refusals(policy, seen, datetime.now(UTC))
 
 
 def refusals(policy: PackagePolicy, seen: PackageScan, moment: datetime) -> list[str]:
-    """Why a scan lets nothing through at that moment; empty: it does."""
+    """Return why a scan allows nothing at that moment; empty if it does."""
     if seen.failure:
         return [f"the scan could not look: {seen.failure}"]
     oldest = min(_moment(seen.time), _moment(seen.newest_advisory))
@@ -109,7 +109,7 @@ def _may_have(policy: PackagePolicy, item: PackageComponent, today: date) -> boo
 
 
 def _moment(stamp: str) -> datetime:
-    """A time that somebody wrote; one that can't be read is as old as can be."""
+    """Return a time from a file; an unreadable one counts as the oldest possible."""
     try:
         moment = datetime.fromisoformat(stamp)
     except ValueError:

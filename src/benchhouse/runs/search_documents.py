@@ -1,4 +1,4 @@
-"""What of a run goes to a search engine: its numbers and its logs, as documents with ids that stay."""
+"""Documents of a run for a search engine: its numbers and its logs, with stable ids."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ _NAMED_BY = ("trial_id", "metric", "stat", "scope", "window")
 
 
 def documents(workspace: WorkspaceFolder, run_id: str, prefix: str, *, logs: bool) -> Iterator[SearchDocument]:
-    """All of a collected run, each with the labels of its scenario."""
+    """Yield all documents of a collected run, each with the labels of its scenario."""
     with Warehouse.open(workspace) as warehouse:
         rows = warehouse.query(_NUMBERS, runs=[run_id]).dicts()
         kept = warehouse.query("SELECT labels FROM benchmark_run_fact", runs=[run_id]).rows
@@ -30,7 +30,7 @@ def documents(workspace: WorkspaceFolder, run_id: str, prefix: str, *, logs: boo
         name = digest([str(row[key]) for key in _NAMED_BY])[:32]
         yield SearchDocument(f"{prefix}-measurements", name, {**row, "labels": labels})
     if logs:
-        with contextlib.suppress(BenchError):  # a run that was pulled has its logs elsewhere
+        with contextlib.suppress(BenchError):  # the logs of a pulled run are elsewhere
             yield from _log_documents(workspace, run_id, f"{prefix}-logs", labels)
 
 
@@ -46,7 +46,7 @@ def _log_documents(
         attempt = folder.attempt if isinstance(folder, TrialLogs) else 0
         with file:
             for number, text in enumerate(file):
-                with contextlib.suppress(ValueError):  # a line that a kill tore
+                with contextlib.suppress(ValueError):  # a line that a kill cut off
                     line = LogLine.model_validate_json(text).model_dump(exclude_unset=True)
                     name = digest([run_id, folder.path.name, attempt, number])[:32]
                     yield SearchDocument(index, name, line | about | {"attempt": attempt})

@@ -1,4 +1,4 @@
-"""Elasticsearch and OpenSearch by what both understand: index templates, and the bulk API at the server's pace."""
+"""Elasticsearch and OpenSearch by their common API: index templates, and bulk requests at the server's pace."""
 
 import json
 import time
@@ -10,16 +10,16 @@ from urllib.parse import quote
 from benchhouse.http.client import HttpClient, NoAnswer, Response
 from benchhouse.schema.errors import BenchError
 
-_MOST_DOCUMENTS, _MOST_BYTES = 500, 5 * 2**20  # of one request
+_MOST_DOCUMENTS, _MOST_BYTES = 500, 5 * 2**20  # limits per request
 _PASSING = (429, 502, 503, 504)
-_WAITS_S = (0.5, 1.0, 2.0, 4.0, 8.0)  # after each refusal that passes; progress begins them anew
+_WAITS_S = (0.5, 1.0, 2.0, 4.0, 8.0)  # after each temporary refusal; progress starts again with the first
 _LONGEST_S = 30.0
 _TEXT, _WORD = {"type": "text"}, {"type": "keyword", "ignore_above": 1024}
 
 
 @dataclass(frozen=True)
 class SearchDocument:
-    """One document: sent again under its id it is still one."""
+    """One document: sending it again under its id does not duplicate it."""
 
     index: str
     id: str
@@ -32,7 +32,7 @@ class SearchDocument:
 
 @dataclass(frozen=True)
 class DocumentRefused:
-    """A document that the server will not take, however often it is asked."""
+    """A document that the server rejects for good."""
 
     document: SearchDocument
     status: int
@@ -40,7 +40,7 @@ class DocumentRefused:
 
 
 def templates(prefix: str) -> dict[str, dict[str, Any]]:
-    """Index templates by name: what is searched for by its value is a keyword, what is read is text."""
+    """Return index templates by name: searchable values are keywords, and prose is text."""
     kinds: dict[str, Any] = {
         "measurements": {"value": {"type": "double"}, "started": {"type": "date"}, "warmup": {"type": "boolean"}},
         "logs": {"time": {"type": "date"}, "line": _TEXT, "message": _TEXT, "cut": {"type": "boolean"}},
@@ -59,7 +59,7 @@ def templates(prefix: str) -> dict[str, dict[str, Any]]:
 
 @dataclass
 class SearchEngine:
-    """One server. Raises BenchError where it is away, refuses us, or stays too busy."""
+    """A client of one server. Raises BenchError if it is away, denies access, or stays too busy."""
 
     url: str
     api_key: str = ""
@@ -74,7 +74,7 @@ class SearchEngine:
                 raise self._told(answer)
 
     def send(self, documents: Iterable[SearchDocument]) -> Iterator[DocumentRefused]:
-        """Index documents, fewer at a time for a server that is busy; those that it will never take come back."""
+        """Index documents, fewer at a time for a server that is busy. Yield those that it rejects for good."""
         waiting, queue, busy = iter(documents), list[SearchDocument](), 0
         while True:
             while len(queue) < self.at_once and (document := next(waiting, None)):
@@ -108,7 +108,7 @@ class SearchEngine:
         return answer
 
     def _wait(self, busy: int, answer: Response) -> int:
-        """Let the server recover; how often in a row that was. Raises where it was often enough."""
+        """Let the server recover and return the number of waits in a row. Raise BenchError if there were too many."""
         if busy >= len(_WAITS_S):
             raise BenchError(f"{answer.address} stays too busy ({answer.status})", "what it took stays; go on later")
         asked = answer.headers.get("Retry-After") or ""
@@ -129,7 +129,7 @@ class SearchEngine:
 
 
 def _as_fits(queue: list[SearchDocument], most: int) -> list[SearchDocument]:
-    """The first of them, as many as one request takes; at least one."""
+    """Return the first documents, as many as fit into one request; at least one."""
     size, batch = 0, list[SearchDocument]()
     for document in queue[:most]:
         size += len(document.lines())
@@ -140,7 +140,7 @@ def _as_fits(queue: list[SearchDocument], most: int) -> list[SearchDocument]:
 
 
 def _sorted_out(batch: list[SearchDocument], answer: Response) -> tuple[list[SearchDocument], list[DocumentRefused]]:
-    """What to send again, and what was refused for good."""
+    """Return what to send again, and what was rejected for good."""
     items = answer.json().get("items", [])
     if len(items) != len(batch):
         raise BenchError(f"{answer.address} answers for {len(items)} of {len(batch)} documents")

@@ -1,4 +1,4 @@
-"""Which run a user means: the one place that resolves `@last`, prefixes and scenario names, for every verb."""
+"""Find the run that a user means: the one place that resolves `@last`, prefixes, and scenario names, for every verb."""
 
 import re
 
@@ -15,12 +15,14 @@ _SHOWN = 5
 
 
 def local_and_pulled_runs(workspace: WorkspaceFolder) -> list[str]:
-    """All runs of a workspace, oldest first: those that were made here, and those that were pulled into its tables."""
+    """Return all runs of a workspace, oldest first: those that were run here, and those that were pulled into its
+    tables."""
     return sorted({*list_runs(workspace), *_collected(workspace)})
 
 
 def find_run(workspace: WorkspaceFolder, token: str) -> str:
-    """A run id from `@last`, `@last-N` or `@last~N`, a unique prefix, or a scenario's name (its last run)."""
+    """Return a run id from `@last`, `@last-N` or `@last~N`, a unique prefix, or a scenario's name (its last run). Raise
+    BenchError if none or several match."""
     if _WHOLE_ID.fullmatch(token) and workspace.run(token).record.is_file():
         return token
     runs = local_and_pulled_runs(workspace)
@@ -45,20 +47,20 @@ def find_run(workspace: WorkspaceFolder, token: str) -> str:
 
 
 def find_selector(workspace: WorkspaceFolder, selector: str) -> str:
-    """`RUN`, `RUN:key=value,...` or `RUN:...:METRIC` with the run's full id in place of what stands for it."""
+    """Return `RUN`, `RUN:key=value,...`, or `RUN:...:METRIC` with the run's full id."""
     run, colon, rest = selector.partition(":")
     return f"{find_run(workspace, run)}{colon}{rest}"
 
 
 def scenarios_of_runs(workspace: WorkspaceFolder) -> dict[str, str]:
-    """The scenario of each known run. Ledgers are read only of runs that are not in the tables."""
+    """Return the scenario of each known run. Ledgers are read only for runs that are not in the tables."""
     collected = _collected(workspace)
     others = [run for run in list_runs(workspace) if run not in collected]
     return collected | {run: Ledger(workspace.run(run)).record.scenario for run in others}
 
 
 def _scenarios(workspace: WorkspaceFolder) -> dict[str, str]:
-    """The newest run of each scenario."""
+    """Return the newest run of each scenario."""
     return {scenario: run for run, scenario in sorted(scenarios_of_runs(workspace).items())}
 
 

@@ -1,4 +1,4 @@
-"""Images that servers may be started from: pinned by the workspace's lock, and asked for where a site demands it."""
+"""Images that servers may be started from: pinned by the workspace's lock, and required if a site demands pins."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from benchhouse.schema.site import Site
 
 
 def with_pins(services: Mapping[str, TrialService], digests: Mapping[str, str]) -> dict[str, TrialService]:
-    """Those that are to be started, with the digests of the lock; of a server that runs nothing can be changed."""
+    """Return the services, with the digests of the lock in those to be started. Running servers can't be changed."""
     return {
         name: service.model_copy(update={"recipe": service.recipe.with_pin(digests)})
         if service.recipe and not service.use.server
@@ -20,12 +20,12 @@ def with_pins(services: Mapping[str, TrialService], digests: Mapping[str, str]) 
 
 
 def needs_image(recipe: Recipe, parameters: Mapping[str, str]) -> bool:
-    """Whether it is started from its image: nobody names a program, and none of the recipe's is on this machine."""
+    """Return whether it is started from its image: no program is named, and none of the recipe's is on this machine."""
     return "program" not in parameters and not locate(recipe.program)
 
 
 def refusal(recipe: Recipe, parameters: Mapping[str, str], site: Site) -> BenchError | None:
-    """Why the site does not let it start: it would come from an image that nobody pinned; None where it may."""
+    """Return an error if the site forbids the start because the image is not pinned; None if it is allowed."""
     if site.images.pinned != "required" or recipe.pinned_image or not recipe.published:
         return None
     if not needs_image(recipe, parameters):
@@ -37,8 +37,8 @@ def refusal(recipe: Recipe, parameters: Mapping[str, str], site: Site) -> BenchE
 
 
 def used_images(services: Mapping[str, TrialService]) -> dict[str, str]:
-    """The pinned images of those that are started from one, by the name of the service; without those that a recipe
-    names itself, which are part of the plan."""
+    """Return the pinned images of services that are started from one, by service name. Images that a recipe names
+    itself are left out, because they are part of the plan."""
     images = {}
     for name, service in services.items():
         recipe = service.recipe

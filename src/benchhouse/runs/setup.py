@@ -1,4 +1,4 @@
-"""A run that is ready to begin: its plan, its place on disk, who executes it, and what its trials have in common."""
+"""A run that is ready to start: its plan, folders, executor, and the fields that its trials share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,35 +18,35 @@ from benchhouse.schema.trial import Attempt
 
 @dataclass
 class ActiveTrial:
-    """A trial that the executor has, or that waits to be tried again."""
+    """A trial that the executor has, or that waits for a retry."""
 
     planned: PlannedTrial
     trial_id: str
     attempt: int = 1
     previous: list[Attempt] = field(default_factory=list)
     retries: int = 0
-    """Retries by this session; a resumed run starts at zero."""
+    """Number of retries by this session; a resumed run starts at zero."""
     not_before: float = 0.0
 
 
 @dataclass(frozen=True)
 class RunSetup:
-    """A run with all that was made ready for its trials."""
+    """A run with everything that its trials need."""
 
     workspace: WorkspaceFolder
     plan: Plan
     ledger: Ledger
     executor: Executor
     python: Callable[[RuntimeSettings], tuple[str, ...]]
-    """The command of the interpreter that workers are started with in what a trial runs inside."""
+    """Returns the command of the interpreter that starts workers in a runtime."""
     frame: dict[str, Any]
-    """What every trial is told alike, beside what the plan says."""
+    """Fields of every trial in addition to those of the plan."""
     attached: Attached
     """Services that live as long as the run."""
 
     @cached_property
     def trial_frame(self) -> dict[str, Any]:
-        """What all trials of this run have in common."""
+        """The fields that all trials of this run share."""
         plan, scenario = self.plan, self.plan.scenario
         return {
             "run_id": self.ledger.folder.run_id,
@@ -72,5 +72,5 @@ class RunSetup:
 
     @cached_property
     def shared_frame(self) -> dict[str, Any]:
-        """The same as JSON, for tasks that make the folders of their trials themselves."""
+        """The shared fields as JSON, for tasks that make the folders of their trials themselves."""
         return dict(to_jsonable_python(self.trial_frame, by_alias=True))

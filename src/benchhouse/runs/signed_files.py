@@ -1,4 +1,4 @@
-"""Files whose content somebody signed: each has one spelling, so that another byte is another file."""
+"""Files with signed content: each has one canonical text, so that any changed byte is detected."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -14,16 +14,16 @@ Kind = TypeVar("Kind", bound=Model)
 
 
 class UnreadableError(BenchError):
-    """What was signed is damaged or was changed."""
+    """A signed file is damaged or was changed."""
 
 
 def signed_text(item: Model) -> str:
-    """The one spelling."""
+    """Return the canonical text."""
     return canonical_json(item.model_dump(mode="json")).decode() + "\n"
 
 
 def read_signed(path: Path, kind: type[Kind]) -> Kind | None:
-    """None where there is no such file."""
+    """Return the item; None if there is no such file. Raise UnreadableError if it is damaged or not canonical."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST)

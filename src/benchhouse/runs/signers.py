@@ -1,4 +1,4 @@
-"""Whose SSH key signed something, and whether it counts today; which key of one's own to sign with."""
+"""The owner of the SSH key that signed something, whether it counts today, and the user's own key to sign with."""
 
 import os
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ _OWN_KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa")
 
 
 def signature_doubt(trusted: TrustedFile, signer: str, message: bytes, signature: str, namespace: str) -> str:
-    """Why this is no signature of that person which counts today; empty where it is one."""
+    """Return why this is not a valid signature of that person today; empty if it is one."""
     today = datetime.now(UTC).date()
     if is_signed_by(trusted.keys_of(signer, today), message, signature, namespace):
         return ""
@@ -23,7 +23,7 @@ def signature_doubt(trusted: TrustedFile, signer: str, message: bytes, signature
 
 
 def signing_key(trusted: TrustedFile, key: str | os.PathLike[str] | None, by: str = "") -> Path:
-    """The key that is named, else the first of ~/.ssh that trusted.yaml knows: of `by`, where that is said."""
+    """Return the named key, or otherwise the first key in ~/.ssh that trusted.yaml has, of `by` if given."""
     if key is not None:
         return Path(key)
     folder = Path.home() / ".ssh"
@@ -36,7 +36,7 @@ def signing_key(trusted: TrustedFile, key: str | os.PathLike[str] | None, by: st
 
 
 def owner_of(trusted: TrustedFile, key: Path) -> str:
-    """Who signs with this key."""
+    """Return the owner of this key. Raise BenchError if trusted.yaml does not have it."""
     owner = trusted.by_key(public_key(key))
     if owner is None:
         raise BenchError(f"{key} is nobody's key in trusted.yaml", "add its public half to `keys` of a person")

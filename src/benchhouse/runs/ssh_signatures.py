@@ -1,4 +1,4 @@
-"""Signatures by SSH keys, made and checked by OpenSSH's own program: it knows agents and keys in hardware."""
+"""Signatures by SSH keys, made and verified by OpenSSH's ssh-keygen, which supports agents and hardware keys."""
 
 import base64
 import binascii
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from benchhouse.schema.errors import BenchError
 
-_TIMEOUT_S = 120.0  # somebody touches a key, or types a passphrase
+_TIMEOUT_S = 120.0  # time to touch a key, or type a passphrase
 _BEGIN, _END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 
 
 def public_key(key: Path) -> str:
-    """The public half of a key file; what may be given is either half."""
+    """Return the public half of a key file; `key` may be either half."""
     public = key if key.suffix == ".pub" else key.with_name(f"{key.name}.pub")
     try:
         return public.read_text(encoding="utf-8").strip()
@@ -26,13 +26,13 @@ def public_key(key: Path) -> str:
 
 
 def fingerprint(public_key: str) -> str:
-    """As OpenSSH and git tell a key."""
+    """Return the fingerprint of a key as OpenSSH and git print it."""
     blob = base64.b64decode(public_key.split()[1])
     return f"SHA256:{base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip('=')}"
 
 
 def sign(message: bytes, key: Path, namespace: str) -> str:
-    """The signature of `message` by a private key, or by what the agent holds for a `.pub`."""
+    """Return the signature of `message` by a private key, or by the agent's key for a `.pub`."""
     done = _ssh_keygen(["-Y", "sign", "-q", "-f", str(key), "-n", namespace], message)
     if done.returncode:
         why = done.stderr.decode(errors="replace").strip() or "ssh-keygen says no more"
@@ -41,7 +41,7 @@ def sign(message: bytes, key: Path, namespace: str) -> str:
 
 
 def is_signed_by(keys: Iterable[str], message: bytes, signature: str, namespace: str) -> bool:
-    """Whether one of these public keys signed exactly this, for this purpose."""
+    """Return whether one of these public keys signed exactly this message for this namespace."""
     if not _is_plain(signature):
         return False
     with tempfile.TemporaryDirectory(prefix="bench-signature-") as folder:
@@ -56,7 +56,7 @@ def is_signed_by(keys: Iterable[str], message: bytes, signature: str, namespace:
 
 
 def _is_plain(signature: str) -> bool:
-    """As ssh-keygen writes it: it reads other spellings of the same bytes, and a signature has one."""
+    """Return whether a signature is spelled as ssh-keygen writes it, because it also reads other spellings."""
     first, *lines, last, after = signature.split("\n") if signature.count("\n") > 2 else ("", "", "", "")
     try:
         whole = base64.b64encode(base64.b64decode("".join(lines), validate=True)).decode()

@@ -1,6 +1,6 @@
-"""Repetitions until a point is known well enough: the rule of a scenario, asked of what is sealed on disk.
+"""Repetitions until a point is known well enough: a scenario's rule, evaluated on the sealed folders.
 
-A trial that the rule may make needless is held until those before it have ended, then run or skipped.
+A trial that the rule may make unnecessary is held until those before it have ended, then run or skipped.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,11 +14,11 @@ from benchhouse.schema.scenario import Until
 from benchhouse.schema.trial import trial_id
 
 Enough = Callable[[PlannedTrial], bool | None]
-"""Whether a trial's point has repetitions enough without it; None: those before it must end first."""
+"""Returns whether a trial's point has enough repetitions without it; None if those before it must end first."""
 
 
 class HeldTrials:
-    """Asks the rule, where there is one, of each trial in turn."""
+    """A filter that applies the rule, if there is one, to each trial in order."""
 
     def __init__(self, enough: Enough | None) -> None:
         self.enough = enough
@@ -26,7 +26,8 @@ class HeldTrials:
         self.skipped = 0
 
     def next(self, todo: Iterator[ActiveTrial], under_way: Iterable[ActiveTrial]) -> ActiveTrial | None:
-        """The next trial that is wanted; none for now where the rule must first see how those before it end."""
+        """Return the next trial to run; None if there is none, or if earlier trials must end before the rule can
+        decide."""
         item = self.held or next(todo, None)
         self.held = None
         busy = {other.planned.instance_digest for other in under_way} if self.enough else set()
@@ -43,8 +44,8 @@ class HeldTrials:
 
 
 def rule(workspace: WorkspaceFolder, plan: Plan, run_id: str) -> Enough:
-    """Decides by the sealed folders alone, so that a run that was killed and resumed decides as if nothing happened."""
-    from benchhouse.analysis.stopping import enough  # only few scenarios have such a rule
+    """Return the rule. It uses the sealed folders alone, so that a run decides the same after a kill and resume."""
+    from benchhouse.analysis.stopping import enough  # few scenarios have such a rule
 
     until, scenario = plan.scenario.until, plan.scenario.scenario
     assert until is not None

@@ -13,14 +13,14 @@ from benchhouse.schema.trust import TrustedFile
 
 
 def read_trusted(workspace: WorkspaceFolder) -> TrustedFile | None:
-    """What the file says; None where there is none: then nobody is limited, as on a laptop."""
+    """Return the contents of the file; None if there is none: then there are no limits, as on a laptop."""
     if not workspace.trusted.is_file():
         return None
     return validated(load_yaml(workspace.trusted), TrustedFile)
 
 
 def login() -> str:
-    """Of the user that this process runs as, whatever its environment says."""
+    """Return the login of this process's user, whatever its environment says."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -33,12 +33,12 @@ def account() -> str:
 
 
 def current_submitter() -> str:
-    """Who asks at a command line or in a program: $BENCH_AS, else the login."""
+    """Return the person at a command line or in a program: $BENCH_AS, or otherwise the login."""
     return os.environ.get("BENCH_AS") or login()
 
 
 def require(workspace: WorkspaceFolder, role: Role, what: str, who: str = "") -> None:
-    """Raises where somebody, by default whoever this process belongs to, has less than that role."""
+    """Raise BenchError if a person, by default the user of this process, has less than that role."""
     trusted = read_trusted(workspace)
     if trusted is None:
         return

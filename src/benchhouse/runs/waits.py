@@ -1,4 +1,4 @@
-"""Why the jobs or slots of a run waited, as its executor wrote it down: jobs/states.jsonl (Slurm), waits.jsonl."""
+"""Why the jobs or slots of a run waited, as recorded by its executor: jobs/states.jsonl (Slurm), waits.jsonl."""
 
 import json
 from collections import Counter
@@ -21,20 +21,22 @@ class SlotWait:
     since: str
     waited_s: float
     reason: str
-    """The cluster's word: InsufficientResources, TriggeredScaleUp, QuotaReserved, ..."""
+    """The cluster's term: InsufficientResources, TriggeredScaleUp, QuotaReserved, ..."""
     says: str
-    """In a sentence, whose subject is the pod."""
+    """The reason in a sentence whose subject is the pod."""
 
 
 def read_waits(folder: RunFolder) -> dict[str, int]:
-    """The reasons that the batch system or the cluster gave while jobs waited, and for how many jobs or slots."""
+    """Return the reasons that the batch system or the cluster gave while jobs waited, with the number of jobs or
+    slots."""
     rows = (row for path in (folder.jobs / "states.jsonl", folder.waits) for row in _changes(path))
     waits = {(row["reason"], row["task"]) for row in rows if row["state"] in _WAITING and row["reason"]}
     return dict(Counter(reason for reason, _ in waits))
 
 
 def waiting_slots(folder: RunFolder) -> list[SlotWait]:
-    """Slots that the newest session of a run waits for, the longest first. Of a run that is carried on here."""
+    """Return the slots that the newest session of a run waits for, the longest first. Only for a run with an owner
+    here."""
     last, since = dict[str, dict[str, str]](), dict[str, str]()
     for row in _changes(folder.waits):
         if row["state"] == "SESSION":
@@ -55,7 +57,7 @@ def waiting_slots(folder: RunFolder) -> list[SlotWait]:
 
 
 def _changes(path: Path) -> Iterator[dict[str, str]]:
-    """A line whenever the state or the reason of a job or slot was another than before; torn lines are left out."""
+    """Yield a row for each change in the state or reason of a job or slot; torn lines are skipped."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
