@@ -1,1 +1,1 @@
-"""Turns curated tables into HTML and Markdown that open offline, every number with its lineage."""
+"""Reports: curated tables as HTML and Markdown that open offline, every number with its lineage."""

@@ -1,4 +1,5 @@
-"""A badge as SVG: a name and a value side by side, a text for those who can't see it, no script, no style sheet."""
+"""A badge as SVG: a name and a value side by side, with a description for screen readers, without scripts or style
+sheets."""
 
 import unicodedata
 
@@ -6,7 +7,7 @@ from markupsafe import Markup
 
 from benchhouse.report.tags import tag
 
-_COLOURS = {"good": "#2a7d2e", "regressed": "#b3261e", "unknown": "#616161"}  # white on each: contrast above 5
+_COLOURS = {"good": "#2a7d2e", "regressed": "#b3261e", "unknown": "#616161"}  # white on each has a contrast above 5
 _LONGEST = 60
 _HEIGHT, _PADDING, _SIZE, _BASELINE = 20, 6, 11, 14
 _FONT = "Verdana,DejaVu Sans,Geneva,sans-serif"
@@ -14,7 +15,7 @@ _NARROW = frozenset("fijlrtI.,:;'|!()[]/ \u2009\u00a0")
 
 
 def badge(name: str, value: str, verdict: str, description: str) -> str:
-    """`verdict` is good, regressed or unknown; `description` is read out and shown where the pointer rests."""
+    """Return a badge. `verdict` is good, regressed, or unknown; `description` is read aloud and shown as a tooltip."""
     left, right = (_cut(text) for text in (name, value))
     widths = [_width(text) + 2 * _PADDING for text in (left, right)]
     text = _cut(description, 3 * _LONGEST)
@@ -42,19 +43,20 @@ def badge(name: str, value: str, verdict: str, description: str) -> str:
 
 
 def _text(text: str, left: int, width: int) -> Markup:
-    """Fitted into its half, whichever font there is."""
+    """Return text that is fitted into its half in any font."""
     length = {"textLength": max(1, width - 2 * _PADDING)}
     return tag("text", text, x=left + width // 2, y=_BASELINE, lengthAdjust="spacingAndGlyphs", **length)
 
 
 def _cut(text: str, longest: int = _LONGEST) -> str:
-    """Signs that show nothing or turn the direction of writing are left out: here they can only deceive."""
+    """Return shortened text without characters that are invisible or change the writing direction: here they can only
+    deceive."""
     plain = "".join(sign for sign in text if unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 
 def _width(text: str) -> int:
-    """About what the text takes in pixels."""
+    """Return the approximate width of the text in pixels."""
     wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
     narrow = sum(sign in _NARROW for sign in text)
     return 7 * len(text) + 5 * wide - 3 * narrow

@@ -1,4 +1,4 @@
-"""The parts of the page that compare: points in order, targets at equal quality and along an axis, axes of a sweep."""
+"""The sections that compare: points in order, targets at equal quality and along an axis, axes of a sweep."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ SCALING_STOPS = (
 )
 _MOST_CURVES = 12
 SPREAD_HEADS = ("axis", "values", "highest at", "median there", "lowest at", "median there", "explains")
-SPREAD_RIGHT = (1, 3, 5, 6)  # numbers
+SPREAD_RIGHT = (1, 3, 5, 6)  # columns of numbers
 HOW_SPREAD = (
     "The median is over all points at a value of the axis. Explains: the share of the variance over all points that "
     "the axis accounts for by itself (adjusted for its number of values)."
@@ -55,7 +55,7 @@ def comparison_section(data: ReportData) -> Markup:
 
 
 def _cases(data: ReportData) -> Markup:
-    """Services side by side under identical load, test by test."""
+    """Return the services side by side under identical load, test by test."""
     alone = len(data.cases) == 1
     folded = [
         details(
@@ -67,7 +67,7 @@ def _cases(data: ReportData) -> Markup:
 
 
 def leaders(data: ReportData, case: CaseRanking) -> str:
-    """Who is best on each metric, and how sure that is."""
+    """Return the best target on each metric, and whether that is certain."""
     leaders = []
     for ranking in case.rankings:
         first, *others = ranking.standings
@@ -102,7 +102,7 @@ def _standing(point: Point, ranking: Ranking, standing: RankingPlace) -> list[st
 
 
 def _number(item: PointNumber) -> Markup:
-    """A number that opens its lineage, with spread and n."""
+    """Return a number that opens its lineage, with spread and n."""
     value = item.cell.value
     unit = "" if item.cell.unit == "1" else f" {item.cell.unit}"
     title = f"{value!r}{unit}; trace {item.cell.ref}" + (f"; {item.shaky}" if item.shaky else "")
@@ -115,7 +115,7 @@ def _number(item: PointNumber) -> Markup:
 
 
 def tradeoff_section(curves: Tradeoff) -> Markup:
-    """What every target has at the level, and the points that none beats."""
+    """Return every target's value at the level, and the points that no other point beats."""
     level = "" if curves.level is None else f" at {curves.x.name} {quantity(curves.level, curves.x.unit)}"
     value, interval = titled(curves.y.name, curves.y.unit), _interval(curves.confidence)
     heads = ["target", value, interval, "against the best (interval)", "would be at", "n", "verdict"]
@@ -133,7 +133,7 @@ def tradeoff_section(curves: Tradeoff) -> Markup:
 
 
 def unbeaten_sentence(curves: Tradeoff) -> str:
-    """The points that no other beats on both metrics."""
+    """Return a sentence with the points that no other point beats on both metrics."""
     names = [curve.named(point) for curve in curves.curves for point in curve.points if point.frontier]
     more = f" and {plural(len(names) - _MOST_CURVES, 'more point')}" if len(names) > _MOST_CURVES else ""
     return f"Not beaten on both {curves.x.name} and {curves.y.name}: {', '.join(names[:_MOST_CURVES])}{more}."
@@ -157,7 +157,7 @@ def _along(scaling: Scaling) -> Markup:
 
 
 def curve_sentences(scaling: Scaling, curve: ScalingCurve) -> list[str]:
-    """Where it stops, the laws that were fitted, and where more units stop paying."""
+    """Return the sentences about where the curve stops, the fitted laws, and where more units no longer pay off."""
     laws = [law_sentence(law, scaling.confidence) for law in curve.laws]
     return [sentence for sentence in (curve.sentence, *laws, curve.pays) if sentence]
 
@@ -178,7 +178,7 @@ def stage_heads(scaling: Scaling, curve: ScalingCurve) -> list[str]:
 
 
 def stage_rows(scaling: Scaling, curve: ScalingCurve) -> list[list[str]]:
-    """One line a stage, as texts."""
+    """Return one row of texts per stage."""
     latencies = list(dict.fromkeys(stat for stage in curve.stages for stat in stage.latency))
     return [
         [
@@ -214,14 +214,14 @@ def spread_section(spreads: Sequence[SpreadFacts]) -> Markup:
 
 
 def quartile_sentence(item: SpreadFacts) -> str:
-    """`1,000 points from 3 to 42.5 ms, half of them between 11 and 30, median 20`."""
+    """Return a sentence such as `1,000 points from 3 to 42.5 ms, half of them between 11 and 30, median 20`."""
     low, lower, middle, upper, high = (quantity(value, item.unit) for value in item.quartiles)
     half = f"half of them between {lower} and {upper}"
     return f"{plural(item.points, 'point')} from {low} to {high}, {half}, median {middle}"
 
 
 def axis_row(item: SpreadFacts, row: AxisSpreadFacts) -> list[str]:
-    """The cells under SPREAD_HEADS."""
+    """Return the cells under SPREAD_HEADS."""
     return [
         row.axis,
         str(row.levels),

@@ -1,7 +1,7 @@
-"""Grafana dashboards and Prometheus rules, made of what is declared: metrics of experiments and series of monitors.
+"""Grafana dashboards and Prometheus rules, generated from declared metrics of experiments and series of monitors.
 
-Three of them: `runs` (how runs go and what they measured), `telemetry` (what one trial does to the machine), `serving`.
-What is added to a declaration is in the next dashboard; nobody has to draw a panel.
+There are three: `runs` (the state and the results of runs), `telemetry` (the load of one trial on the machine),
+`serving`. A new declaration appears in the next generated dashboard without manual work.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ _UNITS = {
     "seconds": "s", "bytes": "bytes", "watts": "watt", "joules": "joule", "celsius": "celsius", "hertz": "hertz",
     "ratio": "percentunit", "dollars": "currencyUSD", "bytes_per_second": "Bps",
 }  # fmt: skip
-_RATES = {"s": "short", "B": "Bps", "J": "watt"}  # growth a second: of CPU seconds it is cores
+_RATES = {"s": "short", "B": "Bps", "J": "watt"}  # growth per second: for CPU seconds this is cores
 _FAMILY_TITLES: dict[str, str] = {
     "service": "Service", "gpu": "GPU", "nvlink": "NVLink", "pcie": "PCIe", "network": "Network", "node": "Node",
     "process": "Processes of the trial and its services", "energy": "Energy",
@@ -37,7 +37,7 @@ _ANY = "|".join(OUTCOMES)
 
 
 class Declared(NamedTuple):
-    """What an experiment measures."""
+    """The metrics that an experiment declares."""
 
     experiment: str
     component: str
@@ -45,7 +45,7 @@ class Declared(NamedTuple):
 
 
 def dashboards(experiments: Iterable[Declared], series: Iterable[Series]) -> dict[str, Json]:
-    """Every dashboard by the name of its file."""
+    """Return every dashboard by its file name."""
     declared = list(experiments)
     # Each exported name once: the node and the trial both have a `cpu_user`.
     sampled = list({telemetry_name(item).name: item for item in series}.values())
@@ -83,7 +83,7 @@ def _telemetry(series: Sequence[Series]) -> list[Json]:
 
 
 def _serving(declared: Sequence[Declared], series: Sequence[Series]) -> list[Json]:
-    """Results of serving experiments beside what the server and its GPUs say of themselves."""
+    """Return results of serving experiments next to the measurements of the server and its GPUs."""
     panels = []
     for item in declared:
         panels += [row(item.experiment), *map(_result, item.metrics)]
@@ -92,7 +92,7 @@ def _serving(declared: Sequence[Declared], series: Sequence[Series]) -> list[Jso
 
 
 def _result(metric: Metric) -> Json:
-    """One value, or the percentiles of several: which of them a trial has, only the trial knows."""
+    """Return a panel for one value or several percentiles: only the trial knows which of them it has."""
     queries = [
         (f"{result_name(metric.name, stat, metric.unit).name}{{{_OF_THE_CASE}}}", f"{{{{benchmark_case_id}}}} {stat}")
         for stat in _STATS
@@ -101,7 +101,7 @@ def _result(metric: Metric) -> Json:
 
 
 def better(metric: Metric) -> str:
-    """How the metric is computed, and which way is better."""
+    """Return the formula of the metric, and its better direction."""
     direction = f" {metric.direction.capitalize()} is better." if metric.direction else ""
     return f"{metric.formula}.{direction}".lstrip(".")
 
@@ -116,7 +116,7 @@ def _sampled(series: Series) -> Json:
 
 
 def _unit(unit: str) -> str:
-    """How Grafana calls the unit that the value has in Prometheus."""
+    """Return Grafana's name for the unit of the value in Prometheus."""
     return _UNITS.get(result_name("", "value", unit).name.removeprefix("benchhouse_result_"), "short")
 
 
@@ -152,7 +152,7 @@ def _dashboard(name: str, title: str, panels: Sequence[Json], *, scopes: bool) -
 
 
 def framed(name: str, title: str, panels: Sequence[Json], variables: Sequence[Json]) -> Json:
-    """A dashboard of these panels, placed three beside each other."""
+    """Return a dashboard of these panels, three per row."""
     return {
         "uid": f"benchhouse-{name}",
         "title": title,
@@ -177,7 +177,7 @@ def _variable(name: str, label: str, query: str) -> Json:
         "datasource": _SOURCE,
         "query": query,
         "refresh": 2,  # when the time range changes
-        "sort": 2,  # newest run first: their names begin with the date
+        "sort": 2,  # newest run first: names begin with the date
         "multi": True,
         "includeAll": True,
         "allValue": ".*",
@@ -187,7 +187,7 @@ def _variable(name: str, label: str, query: str) -> Json:
 
 
 def _placed(panels: Sequence[Json]) -> list[Json]:
-    """Rows across, panels three beside each other."""
+    """Return the panels with their positions: rows at full width, panels three per row."""
     placed, x, y = [], 0, 0
     for number, panel in enumerate(panels, start=1):
         width, height = (_WIDTH, 1) if panel["type"] == "row" else (_PANEL_WIDTH, _PANEL_HEIGHT)
@@ -198,11 +198,11 @@ def _placed(panels: Sequence[Json]) -> list[Json]:
     return placed
 
 
-# -- rules: what is recorded for long ranges, and what somebody should be told of
+# -- rules: recordings for long ranges, and alerts
 
 
 class Alert(NamedTuple):
-    """One alert. `{name}` in the expression is a sampled series; an alert on one that nobody declares is left out."""
+    """One alert. `{name}` in the expression is a sampled series; alerts on undeclared series are left out."""
 
     name: str
     expression: str
@@ -280,7 +280,7 @@ _SAMPLED_ALERTS = (
 
 
 def rules(series: Iterable[Series]) -> dict[str, Any]:
-    """Recording rules for every counter, and the alerts."""
+    """Return recording rules for every counter, and the alerts."""
     names = {item.name: telemetry_name(item).name for item in series}
     counters = sorted({telemetry_name(item).name for item in series if item.kind == "counter"})
     rate = "sum by (run_id, benchmark_case_id, scope) (rate({}[1m]))"

@@ -1,4 +1,4 @@
-"""From tables and evidence to ReportData."""
+"""ReportData from tables and evidence."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,15 +48,16 @@ Row = Mapping[str, Any]
 Rerun = Callable[[str, TrialFolder], str]  # the command that runs a trial again, from its run and its folder
 _MESSAGES_PER_WARNING = 3
 _LOG_TAILS = 100
-_LONGEST_TITLE = 100  # of the characters that a folder's name may have
+_LONGEST_TITLE = 100  # limit on the characters of a folder's name
 LARGE = 250
-"""Points. Beyond it nobody reads curve by curve: a report shows leaders and spread, and keeps leading statistics."""
+"""The number of points above which curves are unreadable: a report shows leaders and spread, and keeps leading
+statistics."""
 _MOST_METRICS = 3
 _MOST_TESTS = 3
 
 
 def rerun_line(run_id: str, folder: TrialFolder) -> str:
-    """The command that tries the failed and invalid trials of a run again, this one among them."""
+    """Return the command that runs the failed and invalid trials of a run again, including this one."""
     return f"bench run --resume {run_id} --rerun-failed"
 
 
@@ -71,8 +72,8 @@ def gather(
 ) -> ReportData:
     """Read the numbers of these runs from the warehouse, and their circumstances from sealed trial folders.
 
-    `asked` is the trade-off that somebody asked for; otherwise there is one where something was swept.
-    `published`: it is written where `bench trace` finds its refs. Beyond `most_numbers` it has the leading statistics.
+    `asked` is a requested trade-off; by default there is one if the run is a sweep. `published`: the report is written
+    where `bench trace` finds its refs. Above `most_numbers`, the report has only the leading statistics.
     """
     with Warehouse.open(workspace) as warehouse:
         present = queries.columns(warehouse, run_ids).dicts()
@@ -151,13 +152,13 @@ def gather(
 
 
 def _first_sentences(curves: Tradeoff | None) -> list[str]:
-    """What the curves come to: one sentence for each of the first tests."""
+    """Return the conclusion of the curves: one sentence for each of the first tests."""
     tests = len({curve.case for curve in curves.curves}) if curves else 0
     return curves.sentences[: min(tests, _MOST_TESTS)] if curves else []
 
 
 def _placed(asked: Tradeoff, points: Sequence[Point]) -> Tradeoff:
-    """The trade-off with the places that its points have in this report."""
+    """Return the trade-off with the places of its points in this report."""
     places = {(point.run_id, point.instance_digest): at for at, point in enumerate(points)}
     curves = []
     for curve in asked.curves:
@@ -169,7 +170,7 @@ def _placed(asked: Tradeoff, points: Sequence[Point]) -> Tradeoff:
 
 
 def _title(scenarios: Iterable[str]) -> str:
-    """The scenario, or `a+b` for several: a report of both takes the place of neither's own."""
+    """Return the scenario, or `a+b` for several, so that a joint report does not replace the report of either."""
     names = sorted(set(scenarios))
     title = "+".join(names)
     short = f"{names[0][:_LONGEST_TITLE]}+{len(names) - 1}-{digest(names)[:8]}"
@@ -177,14 +178,14 @@ def _title(scenarios: Iterable[str]) -> str:
 
 
 def _witness(workspace: WorkspaceFolder, rows: Sequence[Row]) -> tuple[TrialFolder, Meta | None]:
-    """A sealed trial that can speak for its run: one that succeeded, if any did."""
+    """Return a sealed trial that represents its run: a succeeded one, if there is one."""
     chosen = next((row for row in rows if row["outcome"] == "succeeded" and not row["warmup"]), rows[0])
     folder = TrialFolder(workspace.root / chosen["folder"])
     return folder, _meta(folder)
 
 
 def _meta(folder: TrialFolder) -> Meta | None:
-    """The evidence may have been moved away; the numbers in the tables still stand."""
+    """Return the metadata of a trial; None if its evidence was moved away. Its numbers in the tables stay valid."""
     try:
         return read_meta(folder)
     except (OSError, ValidationError):
@@ -250,19 +251,19 @@ def _configuration(folder: TrialFolder) -> str:
         return ""
 
 
-# -- large sweeps: which statistics their reports keep, and how the leading metrics spread over the axes
+# -- large sweeps: the statistics that their reports keep, and the spread of the leading metrics over the axes
 
 
 def is_large(rows: Sequence[Row]) -> bool:
-    """Of a sweep with these metrics and stats."""
+    """Return whether these metrics and stats are of a large sweep."""
     return max((row["points"] for row in rows), default=0) > LARGE
 
 
 def pick_columns(rows: Sequence[Row], most_numbers: int | None = None) -> tuple[list[tuple[str, str]] | None, int]:
-    """From the metrics and stats that there are, those of a large sweep's report, and how many are left out.
+    """Return the metrics and stats of a large sweep's report, and how many are left out.
 
-    None for a sweep that is not large, and has no more than `most_numbers`: its report has all. A metric that has none
-    of the leading statistics keeps what it has.
+    Return None for a sweep that is not large, and has at most `most_numbers`: its report has all. A metric without
+    leading statistics keeps all its statistics.
     """
     if not is_large(rows) and (most_numbers is None or sum(row["points"] for row in rows) <= most_numbers):
         return None, 0
@@ -273,13 +274,13 @@ def pick_columns(rows: Sequence[Row], most_numbers: int | None = None) -> tuple[
 
 
 def first_metrics(columns: Sequence[PointNumber]) -> list[PointNumber]:
-    """The first leading metrics, each by its first statistic: what a large sweep is ranked and summed up by."""
+    """Return the first leading metrics, each by its first statistic, which rank and summarize a large sweep."""
     leading = [column for column in columns if column.primary] or list(columns)
     return list({column.metric: column for column in reversed(leading)}.values())[::-1][:_MOST_METRICS]
 
 
 def make_spreads(points: Sequence[Point], columns: Sequence[PointNumber], several_runs: bool) -> list[SpreadFacts]:
-    """Of the first leading metrics, each by its first statistic."""
+    """Return the spreads of the first leading metrics, each by its first statistic."""
     values = [axis_values(point, several_runs=several_runs) for point in points]
     names = [axis["name"] for axis in varying_axes(values)]
     placed = [{name: axes[name] for name in names if name in axes} for axes in values]
@@ -311,6 +312,6 @@ def _spread(points: Sequence[Point], placed: Sequence[Mapping[str, Any]], column
                 lowest_median=row.worst_median,
                 explained=row.explained,
             )
-            for row in axis_spreads(numbers, None)  # one load or size is not better than another
+            for row in axis_spreads(numbers, None)  # no load or size is better than another
         ],
     )

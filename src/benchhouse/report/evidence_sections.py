@@ -1,4 +1,4 @@
-"""The parts of the page that say where its numbers come from: what failed, on which machine, by which query."""
+"""The sections about the origin of numbers: failures, machines, and queries."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ def invalid_section(data: ReportData) -> Markup:
 
 
 def _listed(trials: Sequence[FailureFacts]) -> Markup:
-    """The first trials in full, the rest in a folded table."""
+    """Return the first trials in full, and the rest in a folded table."""
     shown = [_failure(trial) for trial in trials[:_MOST_FAILURES]]
     rest = [
         tag("tr", *(tag("td", text) for text in (item.trial_id, item.outcome, item.code, tag("code", item.rerun))))
@@ -84,7 +84,7 @@ def environments_section(data: ReportData) -> Markup:
 
 
 def environment_entries(item: RunEnvironment) -> list[tuple[str, str]]:
-    """Names and values of what is known of the machine."""
+    """Return the names and values of the facts about the machine."""
     commit = "not in a git repository"
     if item.git_commit:
         commit = item.git_commit[:SHORT] + (" with uncommitted changes" if item.git_dirty else "")
@@ -112,7 +112,7 @@ def _environment(item: RunEnvironment, *, several: bool) -> Markup:
 
 
 def _plain(value: Any) -> str:
-    """A fact as text: words as they are, everything else as compact JSON."""
+    """Return a fact as text: text unchanged, other values as compact JSON."""
     if isinstance(value, dict) and value and all(not isinstance(item, dict | list) for item in value.values()):
         return ", ".join(f"{key} {item}" for key, item in value.items() if item is not None)
     if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
@@ -158,7 +158,7 @@ def query_entries(query: QuerySpec) -> list[tuple[str, str]]:
 
 
 def query_inputs(query: QuerySpec) -> str:
-    """The files that it read, a line each."""
+    """Return the files that the query read, one per line."""
     return "\n".join(f"{item.sha256}  {item.table}  {item.file}" for item in query.inputs)
 
 

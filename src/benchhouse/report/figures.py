@@ -1,4 +1,4 @@
-"""Every figure of a report as an SVG file, by the section that it belongs to."""
+"""Every figure of a report as an SVG file, by its section."""
 
 import re
 from dataclasses import dataclass
@@ -31,12 +31,13 @@ class FigureFile:
 
 
 def figure_files(data: ReportData) -> dict[str, FigureFile]:
-    """By file name, in the order of the page; names have letters, digits, dots and dashes only."""
+    """Return the figures by file name, in the order of the page; names contain only letters, digits, dots, and
+    dashes."""
     files: dict[str, FigureFile] = {}
     for stem, figure in _figures(data):
         name = _NOT_IN_A_NAME.sub("-", stem)[:_LONGEST_NAME].strip("-.") or "metric"
         number, free = 2, name
-        while f"{free}.svg" in files:  # the same metric in two units, long labels that begin alike
+        while f"{free}.svg" in files:  # the same metric in two units, or long labels with the same beginning
             number, free = number + 1, f"{name}-{number}"
         files[f"{free}.svg"] = figure
     return files

@@ -1,4 +1,4 @@
-"""The files of a report: a folder for each run, and the newest one of a scenario in the scenario's own folder."""
+"""The files of a report: one folder per run, and the newest report of a scenario in the scenario's own folder."""
 
 import hashlib
 import json
@@ -20,11 +20,11 @@ from benchhouse.schema.digests import digest
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import Cell, QuerySpec
 
-_LONGEST_NAME = 100  # of the characters that a folder's name may have
+_LONGEST_NAME = 100  # limit on the characters of a folder's name
 
 
 def report_folder(workspace: WorkspaceFolder, scenario: str, run_ids: Sequence[str]) -> Path:
-    """Where the report of these runs stands; no other run's report takes its place."""
+    """Return the folder for the report of these runs, which no other report uses."""
     name = "+".join(run_ids)
     if len(name) > _LONGEST_NAME:
         name = f"{run_ids[0]}+{len(run_ids) - 1}-{digest(list(run_ids))[:8]}"
@@ -32,10 +32,10 @@ def report_folder(workspace: WorkspaceFolder, scenario: str, run_ids: Sequence[s
 
 
 def write_report(workspace: WorkspaceFolder, data: ReportData) -> Path:
-    """Write index.html, report.md, report.json and charts/, each file whole or not at all, and make numbers traceable.
+    """Write index.html, report.md, report.json, and charts/, each file whole or not at all, and make numbers traceable.
 
-    They stand in the folder of their runs; the newest of a scenario are in the scenario's folder too. Returns the path
-    of index.html.
+    They are in the folder of their runs; the newest of a scenario are in the scenario's folder too. Return the path of
+    index.html.
     """
     folder = report_folder(workspace, data.scenario, [run.run_id for run in data.runs])
     home = folder.parent
@@ -61,14 +61,14 @@ def write_report(workspace: WorkspaceFolder, data: ReportData) -> Path:
 
 
 def _write_charts(folder: Path, figures: Mapping[str, FigureFile]) -> None:
-    """The figures as files that stand by themselves."""
+    """Write the figures as standalone files."""
     for name, figure in figures.items():
         write_text(folder / name, figure.svg)
     write_pngs(folder, list(figures))
 
 
 def _remove_others(folder: Path, figures: Mapping[str, FigureFile]) -> None:
-    """What an earlier report of these runs has left; only now, as until now its text referred to them."""
+    """Remove the charts of an earlier report of these runs; only now, because its text referred to them until now."""
     stems = {Path(name).stem for name in figures}
     for old in [*folder.glob("*.svg"), *folder.glob("*.png")]:
         if old.stem not in stems:
@@ -76,7 +76,7 @@ def _remove_others(folder: Path, figures: Mapping[str, FigureFile]) -> None:
 
 
 def _show_newest_charts(folder: Path) -> None:
-    """The charts in the scenario's folder too, as the report beside them refers to them; those of old go."""
+    """Link the charts into the scenario's folder, where the newest report refers to them, and remove old ones."""
     newest = folder.parent.parent / CHARTS
     make_folders(newest)
     sweep_temporaries(newest)
@@ -89,7 +89,7 @@ def _show_newest_charts(folder: Path) -> None:
 
 
 def show_newest(file: Path, place: Path | None = None) -> None:
-    """The file of a run under the same name in the folder of its scenario: one file on disk where links can be had."""
+    """Put the file of a run into its scenario's folder under the same name: one file on disk if links are supported."""
     newest = place or file.parent.parent / file.name
     temporary = newest.with_name(temporary_name(newest.name))
     try:
@@ -99,16 +99,16 @@ def show_newest(file: Path, place: Path | None = None) -> None:
             shutil.copyfile(file, temporary)
         put_in_place(temporary, newest)
     finally:
-        temporary.unlink(missing_ok=True)  # where both were one file already, a rename leaves both
+        temporary.unlink(missing_ok=True)  # if both were already one file, a rename leaves both
 
 
 def _kept(home: Path, proof: str) -> Path:
-    """Where a report stays when a later one takes its place: a copy of its own, as its numbers lead to it."""
+    """Return the path of the permanent copy of a report, which its numbers lead to after a later report replaces it."""
     return home / PUBLISHED / f"{hashlib.sha256(proof.encode()).hexdigest()[:16]}.json"
 
 
 def _keep_replaced(workspace: WorkspaceFolder, home: Path) -> None:
-    """A report of the time when only the newest was kept stays too, now that another takes its place."""
+    """Keep a report of a version that kept only the newest one, now that another report replaces it."""
     try:
         proof = (home / REPORT_FILE).read_text(encoding="utf-8")
         if (kept := _kept(home, proof)).exists():
@@ -117,15 +117,17 @@ def _keep_replaced(workspace: WorkspaceFolder, home: Path) -> None:
         queries = [QuerySpec.model_validate(query) for query in replaced["queries"].values()]
         cells = [Cell.model_validate(cell) for cell in replaced["cells"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return  # nothing there, or no report: no number leads to it
+        return  # no report, so no number leads to it
     write_text(kept, proof)
     publish(workspace, kept, queries, cells)
 
 
 def report_json(data: ReportData) -> str:
-    """Everything in the report; `queries` and `cells` are what `bench trace` reads, a number names its cell by ref.
+    """Return everything in the report as JSON; `bench trace` reads `queries` and `cells`, and a number names its cell
+    by ref.
 
-    Of a line over time it names the file that holds it, with its digest: the samples would be most of the report.
+    Lines over time are left out, because their samples would be most of the report; their file and its digest are
+    named.
     """
     samples: Any = {"panels": {"__all__": {"lines": {"__all__": {"times_s", "values"}}}}}
     cells: Any = {"__all__": {"numbers": {"__all__": {"cell"}}}}

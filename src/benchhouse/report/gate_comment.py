@@ -1,6 +1,6 @@
-"""What a gate said, as a comment of a pull request.
+"""The result of a gate as a comment in a pull request.
 
-The gate's JSON may come from a job that ran a stranger's code: nothing in it is Markdown, a command or an address here.
+The gate's JSON may come from a job that ran untrusted code: no text in it becomes Markdown, a command, or a link here.
 """
 
 from itertools import accumulate
@@ -15,14 +15,14 @@ from benchhouse.schema.quoting import visible
 
 _MOST_ROWS = 30
 _MOST_NAMES = 8
-_MOST_LENGTH = 12_000  # of each table and list: GitHub takes 65,536 characters in all
+_MOST_LENGTH = 12_000  # characters of each table and list: GitHub accepts 65,536 characters in all
 Text = Annotated[str, Field(max_length=500)]
 Run = Annotated[str, Field(pattern=r"^[A-Za-z0-9@][A-Za-z0-9._:=,@-]{0,300}$")]
 Judgement = Literal["regression", "good", "can't tell", "no baseline"]
 
 
 class _Read(BaseModel):
-    """What is read of the JSON; the rest is left alone."""
+    """The part of the JSON that is read; the rest is ignored."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -41,7 +41,7 @@ class GateCommentRow(_Read):
 
 
 class GateCommentAnswer(_Read):
-    """`bench gate --json`."""
+    """The result of `bench gate --json`."""
 
     judgement: Judgement
     base: Run = "none"
@@ -65,14 +65,15 @@ class GateCommentAnswer(_Read):
 
     @property
     def conclusion(self) -> Literal["success", "failure", "neutral"]:
-        """Of a check run."""
+        """The conclusion of the check run."""
         if self.judgement == "regression":
             return "failure"
         return "success" if self.judgement == "good" else "neutral"
 
 
 def gate_markdown(gate: GateCommentAnswer, name: str, evidence: str, *, foreign: bool) -> str:
-    """`evidence`: address of the page with the evidence; `foreign`: a fork's own code ran in the job that measured."""
+    """Return the comment. `evidence` is the address of the page with the evidence; `foreign` means that the measuring
+    job ran code of a fork."""
     parts = [f"### {plain(name)}: {gate.headline}"]
     if foreign:
         parts.append(
@@ -112,7 +113,7 @@ def gate_markdown(gate: GateCommentAnswer, name: str, evidence: str, *, foreign:
 
 
 def _with_room(lines: list[list[str]]) -> int:
-    """How many of the first have room together, at least one; all of them are in the evidence."""
+    """Return how many of the first lines fit together, at least one; the evidence has all of them."""
     lengths = accumulate(sum(map(len, cells)) + 3 * len(cells) for cells in lines)
     return max(1, sum(length <= _MOST_LENGTH for length in lengths))
 

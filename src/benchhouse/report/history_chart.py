@@ -1,4 +1,4 @@
-"""One metric over all runs, drawn as SVG: a mark a run, where a new level begins, the baseline and what breaks it."""
+"""One metric over all runs as SVG: one mark per run, changes of level, and the baseline with what breaks it."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ _COLOUR, _CHANGE, _BASELINE = "#0072b2", "#d55e00", "#009e73"
 
 
 def history_chart(watched: "Watched") -> Markup:
-    """Runs from left to right, at equal distances; whiskers are 95% intervals. It needs no style sheet."""
+    """Return a chart of runs from left to right, at equal distances, with 95% intervals. It needs no style sheet."""
     past, baseline = watched.history, watched.baseline
     intervals = [run.interval for run in past.runs]
     reach = [*past.values, *(end for ends in intervals if ends for end in ends)]

@@ -1,4 +1,4 @@
-"""One HTML file that opens offline: styles, scripts and data inside, no request to anywhere."""
+"""One HTML file that opens offline: it includes styles, scripts, and data, and makes no requests."""
 
 from functools import cache
 from typing import Any
@@ -43,7 +43,7 @@ _MOST_MISSING = 6
 
 
 def render(data: ReportData) -> str:
-    """The whole page as text."""
+    """Return the whole page as text."""
     links, sections = body(data, tag("p", _SILENT))
     return document(
         f"{data.scenario}: benchmark report",
@@ -57,7 +57,7 @@ def render(data: ReportData) -> str:
 
 
 def body(data: ReportData, silent: Markup) -> tuple[Markup, Markup]:
-    """Links to the sections, and the sections; `silent` stands for the charts where there is no JavaScript."""
+    """Return links to the sections, and the sections; `silent` replaces the charts if there is no JavaScript."""
     made = [section for section in _sections(data, silent) if section[2]]
     links = [tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in made]
     sections = [tag("section", tag("h2", title), content, id=name) for name, title, content in made]
@@ -65,20 +65,20 @@ def body(data: ReportData, silent: Markup) -> tuple[Markup, Markup]:
 
 
 def data_for_script(content: dict[str, Any]) -> Markup:
-    """What `script` reads, and where it shows the lineage of a number."""
+    """Return the data for `script`, and the dialog in which it shows the lineage of a number."""
     dialog = tag("dialog", id="lineage-dialog", aria_labelledby="lineage-title")
     return join(dialog, tag("script", embedded_json(content), type="application/json", id="data"))
 
 
 @cache
 def script() -> Markup:
-    """All that a report runs, as one script."""
+    """Return all scripts of a report as one script."""
     parts = Markup("\n").join(asset(name) for name in _SCRIPTS)
     return join(Markup('(() => { "use strict";\n'), parts, Markup("\n})();"))
 
 
 def _sections(data: ReportData, silent: Markup) -> list[tuple[str, str, Markup | None]]:
-    """Identifier, title and content of every section; a section without content is left out."""
+    """Return the identifier, title, and content of every section; sections without content are left out."""
     failed = len(data.failures)
     return [
         ("charts", "Charts", _charts(data, silent) if data.points else None),
@@ -100,7 +100,7 @@ def _sections(data: ReportData, silent: Markup) -> list[tuple[str, str, Markup |
 
 
 def facts(data: ReportData) -> list[tuple[str, str]]:
-    """What stands below the verdict: names and values."""
+    """Return the names and values below the verdict."""
     counted = ", ".join(f"{number(count)} {outcome_words(outcome)}" for outcome, count in data.outcomes().items())
     targets = list(dict.fromkeys(point.target_name for point in data.points))
     return [
@@ -116,14 +116,14 @@ def facts(data: ReportData) -> list[tuple[str, str]]:
 
 
 def kind(data: ReportData) -> str:
-    """The experiments, with the packages that they are from."""
+    """Return the experiments with their packages."""
     experiments = list(dict.fromkeys(f"{run.experiment} {run.version}".strip() for run in data.runs))
     sources = list(dict.fromkeys(run.distribution for run in data.runs if run.distribution))
     return ", ".join(filter(None, experiments)) + (f" from {', '.join(sources)}" if sources else "")
 
 
 def top(data: ReportData) -> Markup:
-    """The name, the verdict, and the facts below it."""
+    """Return the name, the verdict, and the facts below it."""
     verdicts = [tag("p", line, class_="verdict" if data.points else "verdict trouble") for line in data.headline]
     entries = [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts(data)[1:] if value]
     return tag(

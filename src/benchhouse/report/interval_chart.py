@@ -1,4 +1,4 @@
-"""Values with their intervals, one below the other, as SVG files: leading metrics of a report, and a comparison."""
+"""Values with their intervals in rows, as SVG files: leading metrics of a report, and a comparison."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Bar:
-    """One row: a mark at `value`, a whisker from `low` to `high` where they are known. Without a value, its text."""
+    """One row: a mark at `value`, a whisker from `low` to `high` if known. Without a value, only its text is shown."""
 
     label: str
     value: float | None
@@ -34,9 +34,9 @@ class Bar:
 
 
 def interval_chart(title: str, axis: str, bars: Sequence[Bar], *, zero: bool = False, inside: bool = False) -> Markup:
-    """The chart as the text of an SVG file; `zero` draws the line of no change, which is then in view.
+    """Return the chart as the text of an SVG file; `zero` draws the line of no change and keeps it in view.
 
-    `inside` of a page, that page's style sheet draws it.
+    If `inside` a page, the style sheet of that page applies.
     """
     ends = [end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None] + ([0.0] if zero else [])
     low, high = min(ends, default=0.0), max(ends, default=1.0)
@@ -102,13 +102,13 @@ def _row(bar: Bar, label: str, x: Callable[[float], float], left: float, y: floa
 
 
 def metric_charts(data: ReportData) -> list[tuple[str, str, str]]:
-    """Name, title and SVG text of one chart for each leading metric, or for the first ones where none leads."""
+    """Return the name, title, and SVG text of a chart per leading metric, or of the first metrics if none leads."""
     columns = [column for column in data.columns() if column.primary] or data.columns()
     return [(column.name, *_chart(data, column)) for column in columns[:_MOST_CHARTS]]
 
 
 def _ends(item: PointNumber) -> tuple[float | None, float | None]:
-    """None where the values themselves show that these would be no interval."""
+    """Return the ends of an interval; None if the values themselves show that it would not be valid."""
     return (None, None) if item.doubt else (item.low, item.high)
 
 

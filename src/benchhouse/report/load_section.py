@@ -1,4 +1,4 @@
-"""The part of the page about the load itself: certificates, and charts of the seconds, drawn as SVG."""
+"""The section about the load itself: certificates, and charts of the rates per second, drawn as SVG."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ HEADS = (
     "point", "repetition", "certificate", "loop", "asked", "offered", "delivered", "lag p99 (ms)",
     "wakes late p99 (ms)", "times off by at most (ms)", "processes", "CPU", "in flight",
 )  # fmt: skip
-RIGHT = range(4, len(HEADS))  # numbers
+RIGHT = range(4, len(HEADS))  # columns of numbers
 HOW = (
     "A certificate holds when the load was offered as asked. Lag: from due to sent. Wakes late: how late the load "
     "process woke up. Times off by at most: how far the primary times that stand can be off. "
@@ -49,7 +49,7 @@ def load_section(loads: Sequence[LoadFacts]) -> Markup:
 
 
 def drawn_points(loads: Sequence[LoadFacts]) -> list[tuple[str, list[LoadFacts]]]:
-    """The points whose seconds are drawn, with their trials."""
+    """Return the points whose rates per second are drawn, with their trials."""
     return _points_with_seconds(loads)[:_MOST_CHARTS]
 
 
@@ -68,7 +68,7 @@ def charts_left_out(loads: Sequence[LoadFacts]) -> str:
 
 
 def load_rows(loads: Sequence[LoadFacts]) -> list[list[str]]:
-    """The cells of the table under HEADS, as text; invalid ones first, as these need a look."""
+    """Return the cells of the table under HEADS, as text; invalid ones first, because they need attention."""
     ordered = sorted(loads, key=lambda load: not load.problems and not load.refused)
     return [
         [
@@ -91,14 +91,15 @@ def load_rows(loads: Sequence[LoadFacts]) -> list[list[str]]:
 
 
 def choices(loads: Sequence[LoadFacts]) -> str:
-    """Why there were so many load processes, where `processes: auto` left that to the engine."""
+    """Return the reasons for the number of load processes, if `processes: auto` left it to the engine; empty
+    otherwise."""
     reasons = list(dict.fromkeys(load.chosen for load in loads if load.chosen))
     more = f" And {len(reasons) - _MOST_CHOICES} more." if len(reasons) > _MOST_CHOICES else ""
     return f"processes: auto chose {'; '.join(reasons[:_MOST_CHOICES])}.{more}" if reasons else ""
 
 
 def seconds_chart(loads: Sequence[LoadFacts]) -> Markup:
-    """Answers and failures a second of the trials of one point, on a common scale from zero."""
+    """Return a chart of answers and failures per second of the trials of one point, on a common scale from zero."""
     longest = max(len(load.rates) for load in loads)
     most = max(max(*load.rates, *load.errors) for load in loads) or 1.0
     step = nice_step(most, 4)

@@ -1,4 +1,4 @@
-"""The part of the page about the machine and the servers: charts over one trial of each point, and figures by phase."""
+"""The section about the machine and the servers: charts over one trial of each point, and values by phase."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,12 +18,12 @@ _HOW = (
 _THINNED = f"Lines of more than {MOST_SAMPLES} samples show the least and the greatest of each bucket."
 _FAILED = "Trials that did not succeed come last, one of each kind at each point; no number is made of them."
 _FEW = "~ marks a percentile from too few samples."
-_OPEN = 3  # points whose charts are seen at once
+_OPEN = 3  # points whose charts are open at first
 _SHORT = 12
 
 
 def machine_section(machines: Sequence[MachineFacts], points: int) -> Markup:
-    """`points` is how many the report has; those without telemetry are only counted."""
+    """Return the section. `points` is the number of points in the report; those without telemetry are only counted."""
     left_out = points_left_out(machines, points)
     return join(
         tag("p", how_to_read(machines), class_="small soft"),
@@ -33,7 +33,7 @@ def machine_section(machines: Sequence[MachineFacts], points: int) -> Markup:
 
 
 def how_to_read(machines: Sequence[MachineFacts]) -> str:
-    """What the charts and tables are, as far as it applies."""
+    """Return the explanations of the charts and tables that apply."""
     thin = any(line.samples > MOST_SAMPLES for item in machines for line in item.lines)
     few = any(figure.few for item in machines for figure in item.figures)
     failed = any(item.trouble for item in machines)
@@ -79,20 +79,20 @@ def _machine(item: MachineFacts, *, shown: bool) -> Markup:
 
 
 def circumstances(item: MachineFacts) -> str:
-    """`12.0 s, a sample every 1 s, 240 J`."""
+    """Return a text such as `12.0 s, a sample every 1 s, 240 J`."""
     energy = f", {quantity(item.energy_j, 'J')}" if item.energy_j is not None else ""
     return f"{duration(item.duration_s)}, a sample every {number(item.interval_s)} s{energy}"
 
 
 def colours_of(item: MachineFacts) -> dict[str, str]:
-    """The node in grey, all else in the order of its appearance."""
+    """Return the color of each line: gray for the node, all others in the order of their appearance."""
     labels = list(dict.fromkeys(line.label for line in item.lines))
     others = [label for label in labels if label != "node"]
     return {label: "var(--c7)" if label == "node" else f"var(--c{others.index(label) % 7})" for label in labels}
 
 
 def source_files(item: MachineFacts) -> tuple[str, str]:
-    """Of the lines, and of the figures: files with the beginning of their sha256."""
+    """Return the files of the lines, and of the values, each with the beginning of its sha256."""
     files = {line.file: line.sha256 for line in item.lines}
     lines = ", ".join(f"{file} {digest[:_SHORT]}" for file, digest in files.items())
     return lines, f"telemetry/summary.json {item.summary_sha256[:_SHORT]}"
@@ -118,12 +118,12 @@ def _source(item: MachineFacts) -> Markup:
 
 
 def clock_words(item: MachineFacts) -> str:
-    """With the space in front; empty for a trial of one node."""
+    """Return the clock differences with a leading space; empty for a trial of one node."""
     return f" Time of day beside the experiment's node: {', '.join(item.clocks)}." if item.clocks else ""
 
 
 def _table(item: MachineFacts) -> Markup:
-    """A row a quantity, the phases side by side."""
+    """Return a table with a row per quantity and the phases side by side."""
     phases = list(dict.fromkeys(figure.phase for figure in item.figures))
     by_row: dict[str, dict[str, PhaseSummary]] = {}
     for figure in item.figures:
@@ -158,7 +158,7 @@ def _greatest(figures: Iterable[PhaseSummary]) -> float:
 
 
 def figure_rows(item: MachineFacts) -> list[list[str]]:
-    """The cells under HEADS, as text; what is marked has `~` in front."""
+    """Return the cells under HEADS, as text; marked values begin with `~`."""
     rows = []
     for figure in item.figures:
         same = [other for other in item.figures if other.label == figure.label]

@@ -1,4 +1,4 @@
-"""The report as GitHub-flavoured Markdown, for pull requests and terminals: section by section what the page has."""
+"""The report as GitHub-flavored Markdown, for pull requests and terminals: the same sections as the page."""
 
 from collections.abc import Mapping
 
@@ -28,15 +28,15 @@ from benchhouse.results.numbers import INVALID, name_of, number, off_text, plura
 from benchhouse.schema.quoting import shortened, visible
 
 CHARTS = "charts"
-"""The folder of the figures, beside the report."""
+"""The folder of the figures, next to the report."""
 _MOST_POINTS = 200
-_MOST_STATISTICS = 4000  # numbers in the table of all of them
+_MOST_STATISTICS = 4000  # numbers in the table of all statistics
 _MOST_MISSING = 20
 Figures = Mapping[str, FigureFile]
 
 
 def render(data: ReportData, figures: Figures | None = None) -> str:
-    """The whole report as text; it refers to the figures as files in the folder CHARTS beside it."""
+    """Return the whole report as text; it refers to the figures as files in the folder CHARTS next to it."""
     files = figures or {}
     parts = [
         f"# {plain(data.scenario)}",
@@ -62,7 +62,7 @@ def render(data: ReportData, figures: Figures | None = None) -> str:
 
 
 def images(figures: Figures, section: Section, of: str = "") -> str:
-    """The figures of a section, one below the other."""
+    """Return the figures of a section, one below the other."""
     chosen = [(name, figure) for name, figure in figures.items() if (figure.section, figure.of) == (section, of)]
     return "\n\n".join(f"![{plain(figure.title)}]({CHARTS}/{name})" for name, figure in chosen)
 
@@ -85,7 +85,7 @@ def _spreads(data: ReportData) -> str:
 
 
 def tradeoff_markdown(curves: Tradeoff, heading: str = "##") -> str:
-    """Targets at equal quality."""
+    """Return targets at equal quality."""
     level = "" if curves.level is None else f" at {curves.x.name} {quantity(curves.level, curves.x.unit)}"
     parts = [f"{heading} {plain(curves.y.name + level)}", HOW_CURVES, *(plain(line) for line in curves.sentences)]
     if curves.level is not None:
@@ -117,7 +117,7 @@ def _scalings(data: ReportData, figures: Figures) -> str:
 
 
 def scaling_markdown(scaling: Scaling, heading: str = "##", drawn: str = "") -> str:
-    """Targets along one axis."""
+    """Return targets along one axis."""
     parts = [f"{heading} {plain(scaling.title)}", SCALING_STOPS, *([drawn] if drawn else [])]
     for curve in scaling.curves:
         heads = [plain(head) for head in stage_heads(scaling, curve)]
@@ -166,7 +166,7 @@ def _ranking(data: ReportData, ranking: Ranking, heading: str) -> str:
 
 
 def value_text(item: PointNumber) -> str:
-    """`20 954 ± 850, n 5, can be off by 210`; ~ marks a percentile from too few samples."""
+    """Return a value such as `20 954 ± 850, n 5, can be off by 210`; ~ marks a percentile from too few samples."""
     spread = spread_text(item.cell.value, item.stdev)
     approx = "\\~" if item.shaky else ""
     value = f"{approx}{number(item.cell.value, item.stdev)}{f' ± {spread}' if spread else ''}, n {item.cell.n}"
@@ -204,7 +204,8 @@ def _points(data: ReportData) -> str:
 
 
 def _statistics(data: ReportData, shown: int) -> str:
-    """What the page shows as `all statistics`: every number of every point, folded."""
+    """Return the `all statistics` of the page: every number of every point, folded. Empty if the table already has
+    them."""
     numbers = [(point, item) for point in data.points for item in point.numbers]
     if len(data.columns()) <= shown:
         return ""
@@ -219,5 +220,5 @@ def _statistic(point: Point, item: PointNumber) -> list[str]:
 
 
 def curves_markdown(curves: Tradeoff | Scaling) -> str:
-    """Targets at equal quality, or along an axis."""
+    """Return targets at equal quality, or along an axis."""
     return tradeoff_markdown(curves) if isinstance(curves, Tradeoff) else scaling_markdown(curves)

@@ -1,4 +1,4 @@
-"""The parts of the Markdown report that say where its numbers come from: load, machine, failures, lineage."""
+"""The parts of the Markdown report about the origin of its numbers: load, machine, failures, lineage."""
 
 from collections.abc import Mapping, Sequence
 

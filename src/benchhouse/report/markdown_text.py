@@ -1,7 +1,7 @@
-"""Pieces of GitHub-flavoured Markdown in which nothing that is shown is obeyed.
+"""Pieces of GitHub-flavored Markdown in which displayed text never has an effect.
 
-GitHub turns mentions, references to issues and commits, and addresses into links after it has rendered the Markdown, so
-that backslashes and entities do not stop it. Only a space without width inside them does.
+GitHub turns mentions, references to issues and commits, and addresses into links after rendering the Markdown, so
+backslashes and entities do not prevent it. Only a zero-width space inside them does.
 """
 
 import html
@@ -23,18 +23,18 @@ _PIPE = re.compile(r"(?<!\\)((?:\\\\)*)\|")
 
 
 def plain(text: str) -> str:
-    """Text as a reader sees it: on one line, and nothing in it is Markdown, HTML, a link, a mention or a reference."""
+    """Return text on one line, in which nothing is Markdown, HTML, a link, a mention, or a reference."""
     return _SPECIAL.sub(_escaped, _unlinked(text))
 
 
 def _escaped(match: re.Match[str]) -> str:
-    if match[0].startswith("$"):  # not as the beginning of a formula, in the way that GitHub's documentation gives
+    if match[0].startswith("$"):  # so that it does not begin a formula, in the way that GitHub's documentation gives
         return f"<span>{match[0]}</span>"
     return _ENTITIES.get(match[0]) or f"{match[0][:-1]}\\{match[0][-1]}"
 
 
 def _unlinked(text: str) -> str:
-    """Text on one line in which GitHub finds nothing to link."""
+    """Return text on one line in which GitHub finds nothing to link."""
     flat = " ".join(text.splitlines()).strip()
     return _COMMIT.sub(_in_pieces, _LINKED.sub("\u200b", flat))
 
@@ -44,7 +44,7 @@ def _in_pieces(match: re.Match[str]) -> str:
 
 
 def code(text: str) -> str:
-    """Inline code, fenced by more backticks than it holds."""
+    """Return inline code, fenced by more backticks than it contains."""
     flat = " ".join(text.splitlines()).strip()
     if not flat:
         return ""
@@ -59,7 +59,7 @@ def block(text: str, language: str = "") -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
-    """Cells are Markdown already; a pipe in one, even in code, is escaped."""
+    """Return a table. Cells are already Markdown; a pipe in one, even in code, is escaped."""
     numbers = set(right)
     rule = ["---:" if at in numbers else "---" for at in range(len(heads))]
     lines = ((_PIPE.sub(r"\1\|", cell) for cell in cells) for cells in (heads, rule, *rows))
@@ -67,6 +67,6 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[i
 
 
 def folded(summary: str, content: str) -> str:
-    """A part that opens on a click; `summary` is text, because GitHub reads no Markdown there."""
+    """Return a part that opens on a click; `summary` is text, because GitHub reads no Markdown there."""
     shown = html.escape(_unlinked(summary), quote=False).replace("\u200b", "&#8203;")
     return f"<details><summary>{shown}</summary>\n\n{content}\n\n</details>"

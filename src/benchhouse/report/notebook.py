@@ -1,4 +1,4 @@
-"""Answers as HTML for notebooks: tables and charts without scripts or styles of a page around them."""
+"""Answers as HTML for notebooks: tables and charts without scripts or styles of a page."""
 
 import contextlib
 import io
@@ -27,7 +27,8 @@ _CELL = "white-space:nowrap;vertical-align:top;text-align:"
 def table_html(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Markup:
-    """A table, its head only where a column has a name; of very many rows the first, and how many are left out."""
+    """Return a table, with a head only if a column has a name; beyond MOST_ROWS it shows the first rows and the number
+    of others."""
     rows = list(rows)
     aligned = [_CELL + ("right" if column in right else "left") for column in columns]
     head = tag("tr", *(tag("th", column, style=style) for column, style in zip(columns, aligned, strict=True)))
@@ -42,7 +43,7 @@ def table_html(
 
 
 def _text(cell: Any) -> str:
-    """What is markup already stays so."""
+    """Return a cell's text; markup stays markup."""
     return "" if cell is None else cell if isinstance(cell, str) else str(cell)
 
 
@@ -51,7 +52,7 @@ def _notes(notes: Iterable[str]) -> list[Markup]:
 
 
 def rows_html(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Markup:
-    """Rows of a query, numbers to the right."""
+    """Return the rows of a query as a table, with numbers aligned right."""
     numeric = [
         column
         for at, column in enumerate(columns)
@@ -61,7 +62,7 @@ def rows_html(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Markup:
 
 
 def text_html(show: Callable[[], None]) -> str:
-    """What `show` prints in a terminal, as it is; `show` prints data first and notes after it."""
+    """Return what `show` prints in a terminal, unchanged: data first, then notes."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         show()
     notes = [line for line in err.getvalue().splitlines() if line]
@@ -70,7 +71,7 @@ def text_html(show: Callable[[], None]) -> str:
 
 
 def points_html(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> str:
-    """One row a point, one column a metric, as `bench run` prints it."""
+    """Return a table with one row per point and one column per metric, as `bench run` prints it."""
     table = grid(points, tried)
     names = [table.count_title, *table.columns.values()]
     shown = [row[column] for row in table.cells.values() for column in table.columns if column in row]
@@ -79,7 +80,7 @@ def points_html(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = 
 
 
 def comparison_html(table: "ComparisonTable", selftest: str) -> str:
-    """B against A, as `bench compare` prints it; a point is named where there are several."""
+    """Return B against A, as `bench compare` prints it; points are named if there are several."""
     first = 0 if table.several_points else 1
     rows = [(*comparison_cells(row), _verdict(row.verdict))[first:] for row in table.rows]
     sides = tag("div", tag("b", "A"), f" {table.a}", tag("br"), tag("b", "B"), f" {table.b}")
@@ -93,7 +94,7 @@ def _verdict(verdict: str) -> Markup:
 
 
 def history_html(watched: "Watched") -> str:
-    """The values of all runs as a chart, with a line where a new level begins, and what is known of it in words."""
+    """Return the values of all runs as a chart, with a line where a new level begins, and the findings in words."""
     history = watched.history
     drawing = tag("div", history_chart(watched), style="overflow-x:auto")
     runs = f" {titled(history.name, history.unit)}, {plural(len(history.runs), 'run')}"
@@ -104,7 +105,7 @@ def history_html(watched: "Watched") -> str:
 
 
 def trace_html(trace: "LineageTrace") -> str:
-    """The steps from a number to its bytes; what each of them looked at opens with a click."""
+    """Return the steps from a number to its bytes; the details of each step open with a click."""
     rows = [("✓" if step.ok else "✗", step.name, _step(step)) for step in trace.steps]
     last = "every step holds" if trace.ok else "the lineage is broken: see ✗ above"
     return table_html(("", "", ""), rows, notes=[last])

@@ -1,4 +1,4 @@
-"""How far a run is, in the output of a notebook's cell: one line that is drawn anew, and stays as the last word."""
+"""The progress of a run in the output of a notebook cell: one line that is redrawn, and stays at the end."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ _MOST_NOTES = 20
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook; IPython has been imported by whoever started one."""
+    """Return whether this process is the kernel of a notebook, which has already imported IPython."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return shell is not None and hasattr(shell, "kernel")
@@ -37,7 +37,7 @@ class NotebookProgress:
         self._over = False
 
     def begin(self, run_id: str, plan: "Plan") -> None:
-        if self._over:  # another run of the same call: an output of its own
+        if self._over:  # another run of the same call: a separate output
             self._reset()
         self._started = time.monotonic()
         most = "up to " if plan.scenario.until else ""
@@ -51,7 +51,7 @@ class NotebookProgress:
             self._draw()
 
     def note(self, text: str) -> None:
-        """Notes stand below the line."""
+        """Add a note below the line."""
         self._notes.append(text)
         self._draw()
 
@@ -69,7 +69,7 @@ class NotebookProgress:
             self._display.update(self._html(), raw=True)
 
     def _html(self) -> dict[str, str]:
-        """The same as text is for front ends that show no HTML."""
+        """Return the line as HTML, and as text for front ends that show no HTML."""
         done, total = (self._progress.done, self._progress.total) if self._progress else (0, 0)
         seconds = f"{time.monotonic() - self._started:.0f} s"
         outcomes = sorted(self._progress.outcomes.items()) if self._progress else []

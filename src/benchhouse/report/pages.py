@@ -1,4 +1,5 @@
-"""A short document as blocks, written as one HTML file that opens offline and as Markdown: the same words in both."""
+"""A short document as blocks, written as one HTML file that opens offline and as Markdown, with the same text in
+both."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from benchhouse.report.markdown_text import block as listing
 from benchhouse.report.tags import clamped, document, tag
 from benchhouse.schema.quoting import visible
 
-_LONG = 40  # characters of a cell that may be broken
+_LONG = 40  # a longer cell may be broken
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Items:
-    """A list; those that are commands or paths are set as code."""
+    """A list; commands and paths are set as code."""
 
     lines: Sequence[str]
     code: bool = False
@@ -42,7 +43,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Listing:
-    """Text of a file, as it is."""
+    """Text of a file, unchanged."""
 
     text: str
 
@@ -52,7 +53,7 @@ Block = Heading | Words | Items | Grid | Listing
 
 @dataclass(frozen=True)
 class Page:
-    """Title, the one sentence that matters, and the rest."""
+    """A title, the one sentence that matters, and the rest."""
 
     title: str
     lead: str
@@ -60,13 +61,13 @@ class Page:
 
 
 def as_html(page: Page) -> str:
-    """One file: styles inside, no script, no request to anywhere."""
+    """Return one HTML file that includes its styles, has no script, and makes no requests."""
     header = tag("header", tag("h1", page.title), tag("p", page.lead, class_="verdict"), class_="top")
     return document(page.title, header, tag("main", *sections(page)))
 
 
 def sections(page: Page) -> list[Markup]:
-    """What stands below the title and the lead."""
+    """Return the sections below the title and the lead."""
     parts: list[tuple[str, list[Block]]] = [("", [])]
     for block in page.blocks:
         if isinstance(block, Heading):
@@ -99,7 +100,7 @@ def _html(block: Block) -> Markup:
 
 
 def _marked(text: str) -> list[str | Markup]:
-    """What stands between two backticks is code, as in Markdown."""
+    """Return text in which the parts between two backticks are code, as in Markdown."""
     parts = text.split("`")
     if len(parts) % 2 == 0:  # one has no partner
         return [text]
@@ -128,5 +129,5 @@ def _markdown(block: Block) -> str:
 
 
 def _plain(text: str) -> str:
-    """On one line, with nothing that Markdown would take for HTML."""
+    """Return text on one line, without anything that Markdown would interpret as HTML."""
     return " ".join(text.split()).replace("<", "&lt;")

@@ -1,7 +1,7 @@
-"""What the page's scripts read: ReportData made small, column by column; `unpack` of data.js makes points of it again.
+"""The data of the page's scripts: ReportData made small, column by column; `unpack` of data.js restores the points.
 
-A column whose entries are all alike has one entry. Of a large sweep, numbers have as many digits as are ever shown; the
-exact ones are in report.json and behind `bench trace`.
+A column with equal entries has one entry. In a large sweep, numbers have the digits that are ever shown; the exact ones
+are in report.json and behind `bench trace`.
 """
 
 import json
@@ -16,17 +16,17 @@ from benchhouse.results.numbers import off_text, spread_text
 from benchhouse.results.table_cells import ref_of
 
 _RESTATED = 0.1
-"""How much of its own range a metric may leave unexplained and still be called the other one in disguise."""
+"""The share of its own range that a metric may leave unexplained and still count as a restatement of another one."""
 
 
 def payload(data: ReportData) -> dict[str, Any]:
-    """A JSON-able value: metrics, axes that vary, points and their numbers by metric, trials in order."""
+    """Return a JSON-able value: metrics, axes that vary, points and their numbers by metric, trials in order."""
     columns = data.columns()
     index = {column.column: str(at) for at, column in enumerate(columns)}
     order = {trial.trial_id: at for at, trial in enumerate(data.trials)}
     values = [axis_values(point, several_runs=len(data.runs) > 1) for point in data.points]
     _name_curves(data, values)
-    # The trials behind most of a point's numbers, by place: a number names its own only where they differ.
+    # The trials behind most of a point's numbers, by place: a number names its own only if they differ.
     longest = [max((number.cell.trials for number in point.numbers), key=len, default=[]) for point in data.points]
     behind = [[order[trial] for trial in trials if trial in order] for trials in longest]
     return {
@@ -52,7 +52,8 @@ def payload(data: ReportData) -> dict[str, Any]:
 
 
 def _refused(data: ReportData, index: Mapping[tuple[str, str, str], str]) -> list[dict[str, Any]]:
-    """Figures that are INVALID throughout, and at which points; `metric` is null where no point has a number of it."""
+    """Return values that are INVALID in all trials, with their points; `metric` is null if no point has a number of
+    it."""
     figures = {figure.column: figure for point in data.points for figure in point.refused}
     return [
         {
@@ -67,7 +68,7 @@ def _refused(data: ReportData, index: Mapping[tuple[str, str, str], str]) -> lis
 
 
 def _name_curves(data: ReportData, values: list[dict[str, Any]]) -> None:
-    """Give each point its curve as one more thing to colour by, unless an axis tells curves apart already."""
+    """Give each point its curve as one more property to color by, unless an axis already distinguishes curves."""
     if not data.tradeoff:
         return
     names = {point.point: curve.name for curve in data.tradeoff.curves for point in curve.points}
@@ -81,7 +82,7 @@ def _name_curves(data: ReportData, values: list[dict[str, Any]]) -> None:
 
 
 def _asked(data: ReportData, index: dict[tuple[str, str, str], str]) -> list[int] | None:
-    """The metrics that the curves are drawn in, what is gained first."""
+    """Return the metrics of the curves, the gained one first; None without a trade-off."""
     axes = (data.tradeoff.y, data.tradeoff.x) if data.tradeoff else ()
     places = [index.get((axis.metric, axis.stat, axis.unit)) for axis in axes]
     return [int(place) for place in places if place is not None] if places and None not in places else None
@@ -111,9 +112,10 @@ def _curves(data: ReportData, index: dict[tuple[str, str, str], str]) -> dict[st
 
 
 def tradeoff(points: Sequence[Point], columns: Sequence[PointNumber]) -> list[int] | None:
-    """The first two metrics with a direction that vary and don't merely restate each other; None for less than two."""
+    """Return the first two metrics with a direction that vary and don't merely restate each other; None if there are
+    none."""
     leading = [at for at, column in enumerate(columns) if column.primary] or list(range(len(columns)))
-    # One statistic speaks for its metric: the tail of a latency is no news where its mean is none.
+    # One statistic represents its metric: the tail of a latency tells nothing new if its mean does not.
     usable = list({columns[at].metric: at for at in reversed(leading)}.values())[::-1]
     pairs = list(combinations(usable, 2))
     values: dict[int, list[float | None]] = {}
@@ -130,8 +132,8 @@ def tradeoff(points: Sequence[Point], columns: Sequence[PointNumber]) -> list[in
 
 
 def _restates(a: Sequence[float | None], b: Sequence[float | None]) -> bool:
-    """Whether two metrics, by their logarithms, have a constant ratio or product: a rate and the time it takes, the
-    same in two units."""
+    """Return whether two metrics, given as logarithms, have a constant ratio or product: a rate and its time, or one
+    quantity in two units."""
     both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
     if len(both) < 2 or any(-math.inf in pair for pair in both):
         return False
@@ -145,7 +147,7 @@ def _restates(a: Sequence[float | None], b: Sequence[float | None]) -> bool:
 
 
 def axis_values(point: Point, *, several_runs: bool) -> dict[str, Any]:
-    """What tells a point from others: its axes, its target, its executor and, of several, its run."""
+    """Return what distinguishes a point: its axes, its target, its executor, and its run if there are several."""
     axes = {name: _scalar(value) for name, value in point.axes.items()}
     axes["@target"] = point.target_name
     axes["@executor"] = point.executor
@@ -155,7 +157,8 @@ def axis_values(point: Point, *, several_runs: bool) -> dict[str, Any]:
 
 
 def varying_axes(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Axes with more than one value, each with its values in order; a target that only repeats an axis is left out."""
+    """Return axes with more than one value, each with its values in order; a target that only repeats an axis is left
+    out."""
     names = dict.fromkeys(name for point in points for name in point)
     every = {name: list(dict.fromkeys(point[name] for point in points if name in point)) for name in names}
     varying = {name: values for name, values in every.items() if len(values) > 1}
@@ -180,7 +183,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _column(values: list[Any]) -> list[Any]:
-    """One entry where all are alike."""
+    """Return the values, or one entry if all are equal."""
     return values[:1] if values and all(value == values[0] for value in values) else values
 
 
@@ -201,7 +204,7 @@ def _points(points: Sequence[Point], values: Sequence[dict[str, Any]], behind: S
 def _numbers(
     data: ReportData, column: PointNumber, order: Mapping[str, int], behind: Sequence[list[int]]
 ) -> dict[str, Any]:
-    """One metric of all points; `at` names the points that have it, where some have not."""
+    """Return one metric of all points; `at` lists the points that have it, None if all do."""
     present = [(at, number) for at, point in enumerate(data.points) if (number := point.number(column.column))]
     numbers = [number for _, number in present]
     short = _shortened if data.spreads else lambda value, digits: value
@@ -233,13 +236,13 @@ def _numbers(
 
 
 def _is_plain(number: PointNumber) -> bool:
-    """Whether its reference names its run, point and metric: the script can write that itself."""
+    """Return whether the reference follows from its run, point, and metric: then the script can write it."""
     key = number.cell.key
     return number.cell.ref == ref_of(key.get("run_id", ""), key.get("instance_digest"), number.metric, number.stat)
 
 
 def _shortened(value: float | None, digits: int) -> float | int | None:
-    """To so many digits; a whole number without its `.0`."""
+    """Return the value rounded to significant digits; a whole number without its `.0`."""
     if value is None:
         return None
     rounded = float(f"{value:.{digits}g}")

@@ -1,4 +1,4 @@
-"""Charts as PNG beside their SVG, where a converter is installed: librsvg's rsvg-convert, or cairosvg."""
+"""Charts as PNG next to their SVG, if a converter is installed: librsvg's rsvg-convert, or cairosvg."""
 
 import importlib.util
 import shutil
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from benchhouse.processes.owned_names import temporary_name
 
-_ZOOM = 2  # for screens with two pixels a point
+_ZOOM = 2  # for screens with two pixels per point
 _LONGEST_S = 30.0
-_MOST = 40  # each takes its tenth of a second; those of the machine come last
+_MOST = 40  # each takes a tenth of a second; those of the machine come last
 Convert = Callable[[Path, Path], None]
 
 
 def write_pngs(folder: Path, names: Sequence[str]) -> None:
-    """Of the first of these SVG files; what the converter does not take has none, also none of an earlier report."""
+    """Convert the first of these SVG files; all others, and those that fail, have no PNG, not even an older one."""
     convert = converter()
     for at, name in enumerate(names):
         svg = folder / name
@@ -32,7 +32,7 @@ def write_pngs(folder: Path, names: Sequence[str]) -> None:
 
 
 def converter() -> Convert | None:
-    """None where there is none."""
+    """Return the installed converter; None if there is none."""
     if program := shutil.which("rsvg-convert"):
         return lambda svg, png: _by_program(program, svg, png)
     return _by_cairo if importlib.util.find_spec("cairosvg") else None

@@ -16,19 +16,20 @@ _MOST_NAMES = 8
 
 
 def by_weight(rows: Sequence[PointRow]) -> list[PointRow]:
-    """What got worse first, then what got better, then the rest; the largest relative change first in each."""
+    """Return rows that got worse first, then those that got better, then the rest; largest relative change first in
+    each."""
     return sorted(rows, key=lambda row: (_WEIGHTS.get(row.verdict, 2), -abs(row.change or 0.0)))
 
 
 def verdict_sentence(rows: Sequence[PointRow]) -> str:
-    """`2 worse, 1 better, 9 no evidence of a difference`."""
+    """Return a text such as `2 worse, 1 better, 9 no evidence of a difference`."""
     counts = Counter(row.verdict for row in rows)
     ordered = sorted(counts, key=lambda verdict: (_WEIGHTS.get(verdict, 2), -counts[verdict]))
     return ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in ordered) or "nothing to compare"
 
 
 def comparison_markdown(compared: ComparisonTable) -> str:
-    """GitHub-flavoured Markdown. Both sides are named once; the table calls them A and B."""
+    """Return GitHub-flavored Markdown. Both sides are named once; the table calls them A and B."""
     parts = [
         f"**B against A: {plain(verdict_sentence(compared.rows))}**",
         f"A: {code(compared.a)}  \nB: {code(compared.b)}",
@@ -74,9 +75,9 @@ def _table(compared: ComparisonTable, rows: Sequence[PointRow]) -> str:
 
 
 def comparison_svg(compared: ComparisonTable, *, inside: bool = False) -> str:
-    """The relative changes with their intervals, what got worse on top; what has no relative change is left out.
+    """Return a chart of relative changes with their intervals, the worse ones on top; rows without one are left out.
 
-    `inside` of a page, the page's style sheet draws it.
+    If `inside` a page, the style sheet of that page applies.
     """
     rows = [row for row in by_weight(compared.rows) if row.change is not None]
     bars = [

@@ -1,4 +1,4 @@
-"""The part of the page about ranks: a row each, a column a group of steps, darker the longer it took."""
+"""The section about ranks: one row per rank, one column per group of steps, darker for longer times."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _WHOLE = "These ranks do not tell what they wait for others, so that whole steps
 _WIDTH, _LEFT, _RIGHT, _TOP, _AXIS = 760, 150, 10, 6, 40
 _ROW, _LEAST_ROW, _MOST_HEIGHT = 22.0, 1.5, 520.0
 _SHADES = 8
-_LETTERS = 22  # of a label
+_LETTERS = 22  # characters of a label
 
 
 def rank_section(ranks: Sequence[RankFacts]) -> Markup:
@@ -52,7 +52,8 @@ def source(item: RankFacts) -> str:
 
 
 def rank_chart(item: RankFacts) -> Markup:
-    """Shades go from the least time drawn to the greatest, but never stand for less than a tenth of the median."""
+    """Return a chart whose shades go from the shortest to the longest time, over a range of at least a tenth of the
+    median."""
     rows, first_steps = item.times.ranks, item.times.first_steps
     drawn = sorted(time for row in rows for time in measured_times(row.times_ms))
     low, high = drawn[0], max(drawn[-1], drawn[0] + 0.1 * drawn[len(drawn) // 2])

@@ -1,4 +1,4 @@
-"""Two releases on one page: what got worse, better, or shows no sure difference; every number a claim."""
+"""Two releases on one page: what got worse, better, or shows no certain difference; every number is a claim."""
 
 from benchhouse.report.pages import Block, Grid, Heading, Items, Page, Words
 from benchhouse.results.release import GROUPS, TABLE_HEADS, Group, ReleaseView, Unpaired, table_cells

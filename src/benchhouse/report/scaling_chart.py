@@ -1,4 +1,4 @@
-"""Curves along an axis of load or resources, drawn as SVG: throughput, speed-up and efficiency beside the ideal."""
+"""Curves along an axis of load or resources, drawn as SVG: throughput, speed-up, and efficiency next to the ideal."""
 
 import math
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from benchhouse.results.numbers import number, titled
 from benchhouse.results.scaling_laws import NAMES, speaking
 
 _PANEL, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 360, 290, 58, 14, 30, 66
-_LETTER = 6.4  # width of a letter on average
-_MOST_CURVES = 8  # as many as there are colours
+_LETTER = 6.4  # average width of a letter
+_MOST_CURVES = 8  # the number of colors
 _IDEAL = "var(--faint)"
-_WIDE = 100.0  # from the first place to the last one: a straight scale shows the last ones only
+_WIDE = 100.0  # ratio of the last place to the first: a linear scale shows only the last ones
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class _Mark:
 
 @dataclass(frozen=True)
 class _Line:
-    """One target in one panel: what was measured, and the law where one fits."""
+    """One target in one panel: its measurements, and the law if one fits."""
 
     marks: Sequence[_Mark]
     law: Sequence[tuple[float, float]]
@@ -42,7 +42,7 @@ class _Panel:
 
 
 def chart_title(scaling: Scaling) -> str:
-    """What the chart shows, in words."""
+    """Return a description of the chart."""
     what = "throughput, speed-up and efficiency" if scaling.resource else "throughput and growth"
     ideal = "; dashed: ideal, in step with the axis" if scaling.resource else ""
     laws = [law for curve in scaling.curves if (law := speaking(curve.laws))]
@@ -52,7 +52,7 @@ def chart_title(scaling: Scaling) -> str:
 
 
 def scaling_chart(scaling: Scaling) -> Markup:
-    """Panels side by side on one axis, with a key below."""
+    """Return panels side by side on one axis, with a key below."""
     curves = scaling.curves[:_MOST_CURVES]
     panels = _panels(scaling, curves)
     places = sorted({stage.place for curve in curves for stage in curve.stages})

@@ -28,7 +28,7 @@ _RESULT_COLUMNS = (
 
 
 def served_dashboard(experiments: Iterable[Declared]) -> Json:
-    """Runs as a table, and every metric over the runs, a line for each case."""
+    """Return a dashboard with runs as a table, and every metric over the runs, one line per case."""
     runs = _target("A", f"/api/runs?{_SINCE}&limit=200", "runs", _RUN_COLUMNS, "table")
     panels: list[Json] = [row("Runs"), _panel("table", "Runs", [runs], "short", "How runs stand, the newest first.")]
     for item in experiments:
@@ -49,7 +49,7 @@ def _result(experiment: str, metric: Metric) -> Json:
 
 
 def _target(ref: str, url: str, root: str, columns: Sequence[tuple[str, str, str]], format: str) -> Json:
-    """One query of the Infinity data source; `url` is below the address that the data source has."""
+    """Return one query of the Infinity data source; `url` is relative to the address of the data source."""
     return {
         "refId": ref,
         "datasource": _SOURCE,

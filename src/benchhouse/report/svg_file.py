@@ -1,4 +1,4 @@
-"""A drawing of the page as a file that stands by itself: with its title, its key, and colours instead of variables."""
+"""A drawing of the page as a standalone file: with its title, its key, and colors instead of variables."""
 
 import re
 import textwrap
@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from benchhouse.report.tags import asset, join, tag
 
-_LETTER = 7.0  # width of a letter on average
-_BOLD = 7.9  # of one of the title
+_LETTER = 7.0  # average width of a letter
+_BOLD = 7.9  # the same for the title
 _LINE, _KEY, _MARGIN = 18, 20, 12
 _VIEW = re.compile(r'viewBox="0 0 (\d+) (\d+)"')
 _VARIABLE = re.compile(r"var\(--(\w+)\)")
@@ -22,7 +22,7 @@ _STYLE = (
 
 
 def svg_file(drawing: Markup, title: str, keys: Mapping[str, str] | None = None) -> str:
-    """`keys` are the colours of what is drawn, by its label; readers of SVG files know no variables."""
+    """Return the file. `keys` are the colors of the drawing by label; readers of SVG files do not support variables."""
     view = _VIEW.search(drawing)
     assert view
     width, height = int(view[1]), int(view[2])
@@ -52,7 +52,7 @@ def svg_file(drawing: Markup, title: str, keys: Mapping[str, str] | None = None)
 
 
 def _key(keys: Mapping[str, str], width: int, top: int) -> tuple[Markup, int]:
-    """What each colour means, in as many lines as it takes, and where they end."""
+    """Return the key of the colors, on as many lines as needed, and its lower end."""
     x, parts = float(_MARGIN), []
     for at, (label, colour) in enumerate(keys.items()):
         needed = 26 + _LETTER * len(label)

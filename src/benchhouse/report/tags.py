@@ -1,4 +1,4 @@
-"""HTML whose text is escaped unless it says that it is markup: by markupsafe, whose `Markup` keeps that when joined."""
+"""HTML whose text is escaped unless it is `Markup` of markupsafe, which stays markup when joined."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,13 @@ from markupsafe import Markup, escape
 from benchhouse.schema.quoting import visible
 
 Content = str | None
-_LONGEST = 500  # characters that a cell shows whole
+_LONGEST = 500  # characters that a cell shows before it is clamped
 CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 def tag(name: str, /, *content: Content, **attributes: str | int | bool | None) -> Markup:
-    """One element. `class_` and `for_` lose their underscore, `data_ref` becomes data-ref, None and False vanish."""
+    """Return one element. `class_` and `for_` lose their underscore, `data_ref` becomes data-ref, None and False
+    vanish."""
     written = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_escaped(value)}"')
         for key, value in attributes.items()
@@ -39,13 +40,13 @@ def _escaped(item: str | int) -> Markup:
 
 @cache
 def asset(name: str) -> Markup:
-    """A style sheet or script of ours, to be written into a page as it is."""
+    """Return a style sheet or script of this package, for inclusion in a page."""
     content = resources.files("benchhouse.report").joinpath("assets", name).read_text(encoding="utf-8")
     return Markup(content)  # noqa: S704 - part of this package
 
 
 def embedded_json(value: Any) -> Markup:
-    """JSON that can stand inside a script element: no `<`, `>` or `&` in it can end or open anything."""
+    """Return JSON for a script element: no `<`, `>`, or `&` in it can end or open anything."""
     encoded = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, code in (("<", "003c"), (">", "003e"), ("&", "0026"), ("\u2028", "2028"), ("\u2029", "2029")):
         encoded = encoded.replace(character, f"\\u{code}")
@@ -53,7 +54,7 @@ def embedded_json(value: Any) -> Markup:
 
 
 def document(title: str, *body: Content) -> str:
-    """A whole page that opens offline: styles inside, no request to anywhere."""
+    """Return a whole page that opens offline: it includes its styles and makes no requests."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -69,7 +70,7 @@ def document(title: str, *body: Content) -> str:
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = (), label: str = "", row_head: int = 0
 ) -> Markup:
-    """A table that scrolls by itself; `right` names the columns of numbers, and a row may be markup already.
+    """Return a table with its own scrolling; `right` names the columns of numbers, and a row may already be markup.
 
     With a `label` it can be scrolled by keyboard, and the column `row_head` is the head of each row.
     """
@@ -91,15 +92,16 @@ def table(
 
 
 def clamped(text: str) -> str:
-    """A cell's text; of one that no screen can hold, such as a name of 10 kB, the first lines are seen."""
+    """Return a cell's text; if it is too long for a screen, such as a name of 10 kB, only the first lines are
+    visible."""
     return text if isinstance(text, Markup) or len(text) <= _LONGEST else tag("span", text, class_="long")
 
 
 def details(summary: Content, more: str, *content: Content, **attributes: bool) -> Markup:
-    """A folded part, whose summary begins in bold."""
+    """Return a folded part, whose summary begins in bold."""
     return tag("details", tag("summary", tag("b", summary), more or None), *content, **attributes)
 
 
 def marked(name: str, mark: str | None) -> Markup:
-    """A name with `best`, `median` or `worst` beside it, where a narrow screen still shows it."""
+    """Return a name followed by `best`, `median`, or `worst`, which is visible on narrow screens too."""
     return join(name, " ", tag("span", mark, class_=f"place {mark}")) if mark else join(name)

@@ -1,4 +1,4 @@
-"""Values with their intervals as a chart of text: for places that show no picture, or only one at a public address."""
+"""Values with their intervals as a text chart, for places without images, or with images only at public addresses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from benchhouse.schema.quoting import printable
 
 _WIDTH = 49
 _LONGEST_LABEL = 40
-_MOST = 1e6  # beyond it everything looks alike
+_MOST = 1e6  # beyond this, all values look alike
 
 
 @dataclass(frozen=True)
 class ChangeBar:
-    """A row: a relative change, and its interval where it has one."""
+    """A row: a relative change, and its interval if there is one."""
 
     label: str
     value: float
@@ -24,9 +24,9 @@ class ChangeBar:
 
 
 def change_chart(bars: Sequence[ChangeBar], limit: float) -> str:
-    """A row each on one axis, with a line at no change and one at the limit; what goes beyond ends in an arrow.
+    """Return one row per bar on one axis, with a line at no change and one at the limit; values beyond end in an arrow.
 
-    Many lines without an end; whatever stands in a label stays on its own.
+    The result does not end with a newline; a line break in a label does not break its row.
     """
     values = [_clipped(bar.value) for bar in bars]
     left, right = min(0.0, *values), max(0.0, limit, *values)
@@ -43,7 +43,7 @@ def change_chart(bars: Sequence[ChangeBar], limit: float) -> str:
     axis, lines = [" "] * _WIDTH, []
     for text, value in ((percent(limit), limit), ("0", 0.0)):
         begin = min(max(0, at(value) - len(text) // 2), _WIDTH - len(text))
-        if not "".join(axis[begin : begin + len(text)]).strip():  # else the two are too near
+        if not "".join(axis[begin : begin + len(text)]).strip():  # otherwise the two are too near
             axis[begin : begin + len(text)] = text
     lines.append(f"{'':{room}}  {''.join(axis)}".rstrip())
     for label, bar in zip(labels, bars, strict=True):

@@ -11,20 +11,20 @@ from benchhouse.results.numbers import number
 from benchhouse.schema.telemetry import STEADY, TEARDOWN, WARMUP, WHOLE, Phase
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 460, 200, 52, 10, 22, 36
-_LETTER = 6.2  # width of a letter on average
+_LETTER = 6.2  # average width of a letter
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 _SHADES = (WARMUP, STEADY, TEARDOWN)
 _PHASES = {WARMUP: "warm-up", WHOLE: "whole trial"}
 
 
 def nice_step(reach: float, most: int) -> float:
-    """1, 2 or 5 times a power of ten, the least of which at most so many fit."""
+    """Return the smallest step of 1, 2, or 5 times a power of ten that divides the reach into at most `most` parts."""
     power = 10.0 ** math.floor(math.log10(reach / most))
     return next(base * power for base in (1, 2, 5, 10, 20) if reach / (base * power) <= most)
 
 
 def scaled(unit: str, greatest: float) -> tuple[float, str]:
-    """What to divide by, and the unit then: bytes as their size asks, a share in percent."""
+    """Return the divisor and the resulting unit: bytes by their size, a share in percent."""
     if unit == "1":
         return 0.01, "%"
     if unit != "B":
@@ -38,7 +38,7 @@ def phase_words(name: str) -> str:
 
 
 def time_chart(panel: Panel, phases: Sequence[Phase], duration_s: float, colours: Mapping[str, str]) -> Markup:
-    """`colours` by the label of a line."""
+    """Return the chart; `colours` are by the label of a line."""
     greatest = max(max(line.values) for line in panel.lines)
     factor, unit = scaled(panel.unit, greatest)
     most = max(0.0, greatest / factor) or 1.0
@@ -83,7 +83,7 @@ def time_chart(panel: Panel, phases: Sequence[Phase], duration_s: float, colours
 
 
 def _shade(phase: Phase, begin: float, end: float) -> list[Markup]:
-    """A band, with its name above it where there is room."""
+    """Return a band, with its name above it if there is room."""
     name = phase_words(phase.name)
     shade = f"phase {phase.name if phase.name in _SHADES else 'other'}"
     size: dict[str, str | int] = {

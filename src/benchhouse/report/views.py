@@ -1,4 +1,4 @@
-"""One answer for three readers: engineering, product and partner, from the same evidence and in their words."""
+"""One answer for three readers, engineering, product, and partner, from the same evidence and in their language."""
 
 import json
 from collections import Counter
@@ -38,7 +38,7 @@ _NO_CAUSE = (
 
 @dataclass(frozen=True)
 class Setting:
-    """What was run: a row of trial_fact of one trial, its effective configuration, and the numbers of the run."""
+    """The circumstances of a run: a row of trial_fact, its effective configuration, and the numbers of the run."""
 
     trial: Mapping[str, Any]
     config: str
@@ -47,7 +47,7 @@ class Setting:
 
 
 def gather_setting(warehouse: Warehouse, why: WhyAnswer) -> Setting | None:
-    """Of the worst trial, else of the first that there is; None where there is none."""
+    """Return the setting of the worst trial, or of the first; None if there is no trial."""
     rows = queries.trials(warehouse, [why.run_id]).dicts()
     if not rows:
         return None
@@ -66,17 +66,17 @@ NextLines = Mapping[int, Sequence[str]]
 
 
 def view(why: WhyAnswer, audience: Audience, setting: Setting | None, next_lines: NextLines) -> Page:
-    """The page for one reader; `next_lines` are the proposed experiments of each diagnosis, as commands."""
+    """Return the page for one reader; `next_lines` are the proposed experiments of each diagnosis, as commands."""
     blocks = {"engineering": _engineering, "product": _product, "partner": _partner}[audience](why, setting, next_lines)
     lead = _lead(why)
-    if audience == "product":  # people who don't measure
+    if audience == "product":  # readers who don't measure
         worse = _by_size(why)
         lead = impact(worse[0][1]) if worse else "Nothing got worse for sure." if why.base else why.headline
     return Page(f"{why.scenario}: for {audience}", lead, [*blocks, *_runs(why)])
 
 
 def published_view(why: WhyAnswer, setting: Setting | None, claims: Sequence[Sequence[str]]) -> Page:
-    """The partner's page with publishable numbers only: `claims` are rows of claim, statement and signature."""
+    """Return the partner's page with publishable numbers only: `claims` are rows of claim, statement, and signature."""
     blocks: list[Block] = [Heading("Numbers that may be published")]
     if claims:
         blocks.append(Grid(("claim", "statement", "signature"), claims))
@@ -99,18 +99,18 @@ def published_view(why: WhyAnswer, setting: Setting | None, claims: Sequence[Seq
 
 
 def why_page(why: WhyAnswer, setting: Setting | None, next_lines: NextLines) -> Page:
-    """All of `bench why` on one page."""
+    """Return the full answer of `bench why` on one page."""
     return Page(f"{why.scenario}: why", _lead(why), [*_engineering(why, setting, next_lines), *_runs(why)])
 
 
 def _lead(why: WhyAnswer) -> str:
-    """The headline as a sentence begins, but for one that begins with the name of a node, rank or device."""
+    """Return the headline with a capital, unless it begins with the name of a node, rank, or device."""
     named = bool(why.diagnosed and why.diagnosed[0].suspect)
     return why.headline if named else why.headline[:1].upper() + why.headline[1:]
 
 
 def _by_size(why: WhyAnswer) -> list[tuple[str, ComparedNumber]]:
-    """What got worse, with its point; the largest change first."""
+    """Return the numbers that got worse, with their points; the largest change first."""
     worse = [(point.point, number) for point in why.points for number in point.numbers]
     return sorted(worse, key=lambda item: -abs(item[1].change or 0.0))
 
@@ -280,11 +280,11 @@ def _blame(first: PointDiagnosis) -> str:
     return f"By the evidence the cause is {whose}: it lies {_SIDES[first.side]}."
 
 
-# -- numbers for people who don't measure: what a user notices, and how sure that is
+# -- numbers for readers who don't measure: what a user notices, and how certain it is
 
 
 def impact(number: ComparedNumber) -> str:
-    """One sentence: who notices what, and by how much."""
+    """Return one sentence: who notices what, and by how much."""
     levels = f"{figure(number.base)} → {figure(number.now)} {with_unit(number.unit)}".rstrip()
     if number.metric == "queue_s":
         return f"Jobs wait longer before they start ({levels})."
@@ -309,13 +309,13 @@ def _interval(number: ComparedNumber) -> str:
     if number.low is None or number.high is None:
         return ""
     low, high = sorted((abs(number.low), abs(number.high)))
-    if number.is_time and number.change is not None and number.change >= 1:  # in the same words as the change itself
+    if number.is_time and number.change is not None and number.change >= 1:  # in the same form as the change
         return f"; between {1 + low:.2f} and {1 + high:.2f} times, 95% sure"
     return f"; between {low:.0%} and {high:.0%}, 95% sure"
 
 
 def confidence_sentence(why: WhyAnswer) -> str:
-    """How sure the change is, and apart from it how sure the cause is."""
+    """Return how certain the change is, and separately how certain the cause is."""
     if not why.base:
         return "There is no earlier run to compare with: nothing is said about a change."
     if not why.points:

@@ -1,4 +1,5 @@
-"""One metric against another, and one over the trials in order, as SVG: what the page draws by script, for files."""
+"""One metric against another, and one over the trials in order, as SVG files: the charts that scripts draw on the
+page."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ Ends = tuple[float, float] | None
 
 @dataclass(frozen=True)
 class Dot:
-    """A mark, with whiskers where its interval is known."""
+    """A mark, with whiskers if its interval is known."""
 
     x: float
     y: float
@@ -32,7 +33,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class DotGroup:
-    """Dots of one colour, and the line through them where there is one."""
+    """Dots of one color, and the line through them if there is one."""
 
     label: str
     dots: Sequence[Dot]
@@ -41,7 +42,7 @@ class DotGroup:
 
 @dataclass(frozen=True)
 class XYChart:
-    """A drawing with its title and the colours of its groups."""
+    """A drawing with its title and the colors of its groups."""
 
     title: str
     drawing: Markup
@@ -49,7 +50,7 @@ class XYChart:
 
 
 def scatter_chart(data: ReportData) -> XYChart | None:
-    """The trade-off that the page shows first; None where there are no two metrics to trade."""
+    """Return the trade-off that the page shows first; None if there are no two metrics to trade."""
     columns = data.columns()
     if curves := data.tradeoff:
         groups = [
@@ -74,7 +75,7 @@ def scatter_chart(data: ReportData) -> XYChart | None:
 
 
 def drift_chart(data: ReportData) -> XYChart | None:
-    """The first metric trial by trial, off its point's mean; None where no trial has it."""
+    """Return the deviation of the first metric from its point's mean, trial by trial; None if no trial has it."""
     columns = data.columns()
     column = next((column for column in columns if column.primary), columns[0]) if columns else None
     order = {trial.trial_id: at for at, trial in enumerate(data.trials, 1)}
@@ -110,7 +111,7 @@ def _chart(title: str, across: str, up: str, groups: Sequence[DotGroup]) -> XYCh
 
 
 def _scale(values: Sequence[float], low_at: float, high_at: float) -> tuple[Callable[[float], float], list[float]]:
-    """From a value to its place, and the ticks."""
+    """Return the function from a value to its place, and the ticks."""
     low, high = min(values), max(values)
     room = (high - low) * 0.05 or abs(high) * 0.1 or 1.0
     low, high = low - room, high + room

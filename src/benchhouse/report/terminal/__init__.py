@@ -1,4 +1,4 @@
-"""Answers for a terminal: tables, blocks and progress, as the command line prints them and `.show()` does in Python.
+"""Answers for a terminal: tables, blocks, and progress, as the command line prints them and `.show()` does in Python.
 
-Values of `results` and `runs` go in; text goes to stdout, notes to stderr.
+Input is values of `results` and `runs`; text goes to stdout, notes to stderr.
 """

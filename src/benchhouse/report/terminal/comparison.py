@@ -1,4 +1,4 @@
-"""B against A in a terminal: one line a number, with interval, effect size and verdict."""
+"""B against A in a terminal: one line per number, with interval, effect size, and verdict."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ COLUMNS = ("point", "metric", "A", "B", "change, interval", "effect g", "n", "ve
 
 
 def show_comparison(compared: "ComparisonTable", selftest: str) -> None:
-    """All rows where they fit a screen; of more, those that weigh most, and all verdicts counted."""
+    """Print all rows if they fit a screen; otherwise those that weigh most, and the counts of all verdicts."""
     click.echo(f"A  {compared.a}\nB  {compared.b}")
     rows = compared.rows if len(compared.rows) <= _MOST_ROWS else by_weight(compared.rows)[:_MOST_ROWS]
     if rows:
@@ -34,13 +34,13 @@ def show_comparison(compared: "ComparisonTable", selftest: str) -> None:
 
 
 def comparison_cells(row: "PointRow") -> tuple[str, ...]:
-    """Under all COLUMNS but the verdict."""
+    """Return the cells under all COLUMNS except the verdict."""
     means, n = (number(row.mean_a), number(row.mean_b)), f"{row.n_a}/{row.n_b}"
     return row.point, titled(row.name_marked, row.unit), *means, row.change_text, row.effect_text, n
 
 
 def comparison_notes(compared: "ComparisonTable") -> list[str]:
-    """What stands below the table."""
+    """Return the notes below the table."""
     notes = [SHAKY] if any(row.shaky for row in compared.rows) else []
     notes += [*compared.notes, *(f"differs: {item.dimension}: {item.a} | {item.b}" for item in compared.differences)]
     notes += [f"not compared: {'; '.join(compared.invalid_metrics)}"] if compared.invalid_metrics else []
@@ -59,7 +59,7 @@ def _show_rows(rows: "Sequence[PointRow]", *, several_points: bool) -> None:
 
 
 def _table(rows: "Sequence[PointRow]", *, named: bool) -> None:
-    """One line a number; `named` says the point of each."""
+    """Print one line per number; `named` adds the point of each."""
     first = 0 if named else 1
     screen.table(
         COLUMNS[first:],

@@ -1,4 +1,4 @@
-"""How `bench compare` prints curves and services side by side."""
+"""Curves and services side by side, as `bench compare` prints them."""
 
 import textwrap
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show_curves(curves: "Tradeoff | Scaling") -> None:
-    """Targets at equal quality, or along an axis."""
+    """Print targets at equal quality, or along an axis."""
     from benchhouse.results.curves import Tradeoff
 
     show_tradeoff(curves) if isinstance(curves, Tradeoff) else show_scaling(curves)
@@ -49,7 +49,7 @@ def show_tradeoff(curves: "Tradeoff") -> None:
 
 
 def _echo_wrapped(sentence: str) -> None:
-    """A sentence, broken at spaces where the screen ends."""
+    """Print a sentence, wrapped at the width of the screen."""
     click.echo(textwrap.fill(sentence, screen.console().width, subsequent_indent="  "))
 
 
@@ -61,7 +61,7 @@ def show_scaling(scaling: "Scaling") -> None:
     for at, curve in enumerate(scaling.curves):
         heads, rows = stage_heads(scaling, curve), stage_rows(scaling, curve)
         click.echo(f"{'' if not at else chr(10)}{curve.name}")
-        # A narrow screen keeps the axis, the throughput and how it grew.
+        # A narrow screen keeps the axis, the throughput, and its growth.
         spare = [head for head in heads[2:] if head not in ("× first", "speed-up", "efficiency")]
         screen.table(heads, rows, right=heads, whole=heads, spare=list(reversed(spare)))
         for sentence in curve_sentences(scaling, curve):
@@ -78,7 +78,7 @@ class BesideTable:
     metric: str
     columns: tuple[str, ...]
     rows: list[tuple[str, ...]]
-    """Their last cell is the verdict."""
+    """The rows, with the verdict in the last cell."""
 
 
 def incomparable_tables(beside: "SideBySide") -> "list[BesideTable]":
@@ -127,7 +127,7 @@ def show_incomparable(beside: "SideBySide") -> None:
 
 
 def _names(members: "Sequence[FlatPoint]") -> dict[int, str]:
-    """The targets' names, or as much more as tells the points apart: their axes, their runs, both."""
+    """Return the targets' names, extended as needed to distinguish the points: by their axes, their runs, or both."""
     short = {member.at: member.target_name for member in members}
     whole = {}
     for member in members:

@@ -1,4 +1,4 @@
-"""What failed and what is invalid, for people: one block a kind, however many trials it hit."""
+"""Failed and invalid trials for people: one block per kind, however many trials it includes."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -17,14 +17,15 @@ _KEPT = "the numbers are kept as evidence; no summary or comparison takes them"
 
 def failure_blocks(failures: "Sequence[UnsuccessfulTrial]") -> None:
     def kind(trial: "UnsuccessfulTrial") -> tuple[str, ...]:
-        # Without words of its own, all that is known of a failure is where it happened.
+        # Without a code, the place of a failure is part of its kind.
         return "" if trial.code else trial.point, trial.outcome, trial.code, trial.message or trial.reason
 
     _blocks(failures, kind, "failure")
 
 
 def invalid_blocks(invalid: "Sequence[UnsuccessfulTrial]") -> None:
-    """The reasons hold figures that differ from trial to trial: one code at one point is one kind."""
+    """Print invalid trials. Their reasons contain numbers that differ between trials: one code at one point is one
+    kind."""
     _blocks(invalid, lambda trial: (trial.point, trial.code), "invalid trial")
 
 
@@ -40,9 +41,9 @@ def _blocks(
 
 
 def _block(group: "list[UnsuccessfulTrial]") -> None:
-    """Where and why it failed, its last words, its folder, and the line that runs it again.
+    """Print where and why a trial failed, its last output, its folder, and the command that runs it again.
 
-    An invalid trial ran to its end: what it has to say is its reason, not its last words.
+    An invalid trial ran to its end: its reason matters, not its last output.
     """
     from rich.text import Text
 
@@ -55,12 +56,12 @@ def _block(group: "list[UnsuccessfulTrial]") -> None:
     parts = filter(None, (where, outcome_words(failure.outcome), failure.code))
     reason = ": ".join([*parts, failure.message or failure.reason])
     often = f" ({len(group)} trials)" if len(group) > 1 else ""
-    first, _, last_words = reason.partition("\n")  # of a server: what is wrong, then its last words
+    first, _, last_words = reason.partition("\n")  # of a server: the error, then its last output
     line = screen.on_stderr(re.sub(" +", " ", f"✗ {first}{often}"))
     console.print(Text(line, style="red"), soft_wrap=True)
     tail = _KEPT if invalid else failure.traceback or last_words or failure.log_tail or ""
     for line in tail.strip().splitlines()[-_MOST_LINES:]:
         console.print(Text(f"    {line}", style="dim"), soft_wrap=True)
-    if failure.folder:  # else it left no evidence
+    if failure.folder:  # otherwise it left no evidence
         console.print(Text(f"    folder  {failure.folder}"), soft_wrap=True)
         console.print(Text(f"    again   {failure.rerun}"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""One metric over all runs: a chart, where its level changed, and how it stands to its baseline."""
+"""One metric over all runs: a chart, its changes of level, and its state relative to the baseline."""
 
 import shlex
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ _WIDEST = 100
 
 
 def show_history(watched: "Watched") -> None:
-    """The values of all runs, where their level changed, and the baseline."""
+    """Print the values of all runs, the changes of their level, and the baseline."""
     past = watched.history
     code = f"{past.case.experiment} {past.case.version}"
     click.echo(f"{past.case.label}  {titled(past.name, past.unit)}, {screen.count(len(past.runs), 'run')}, {code}")
@@ -69,7 +69,7 @@ def _show_baseline(watched: "Watched") -> None:
 
 
 def _chart(values: list[float], changes: list[int]) -> None:
-    """Runs from left to right; `|` where a new level begins. Several runs share a column where there are many."""
+    """Print runs from left to right; `|` marks a new level. Several runs share a column if there are many."""
     low, high = min(values), max(values)
     room = min(screen.console().width, _WIDEST) - 12
     each = -(-len(values) // max(10, room))
@@ -86,13 +86,14 @@ def _chart(values: list[float], changes: list[int]) -> None:
 
 
 def history_arguments(case: str, metric: str, stat: str) -> str:
-    """One metric of a case, as it is typed behind `bench history` and `bench baseline`."""
-    chosen = "" if stat in ("value", "mean") else f" --stat {stat}"  # these are taken by themselves
+    """Return the arguments of `bench history` and `bench baseline` for one metric of a case."""
+    chosen = "" if stat in ("value", "mean") else f" --stat {stat}"  # these are the default
     return f"{shlex.quote(case)} --metric {metric}{chosen}"
 
 
 def next_for_baseline(watched: "Watched") -> str:
-    """What to do where no baseline is accepted: accept the level, or get the runs that it takes to know it."""
+    """Return the next step without an accepted baseline: accept the level, or get the runs that are missing to know
+    it."""
     past = watched.history
     if watched.can_be_accepted:
         name = history_arguments(past.case.label, past.metric, past.stat)

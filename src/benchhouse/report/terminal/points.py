@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Column = tuple[str, str, str]
 Key = tuple[str, str]
 _MOST_POINTS, _FEWEST_POINTS = 40, 5
-_OTHER_LINES = 14  # of the screen: heads, spread, notes and what the run itself has to say
+_OTHER_LINES = 14  # of the screen: heads, spread, notes, and the output of the run itself
 _MOST_AXES = 4
 SHAKY = "~ a percentile from too few samples within a trial to be trusted"
 
@@ -25,25 +25,25 @@ SHAKY = "~ a percentile from too few samples within a trial to be trusted"
 class PointGrid:
     """Points as rows, metrics as columns: the headline statistic of each, in the experiment's own order."""
 
-    columns: dict[Column, str]  # what is shown, and its title
+    columns: dict[Column, str]  # the columns that are shown, with their titles
     cells: "dict[Key, dict[Column, PointValue]]"
     labels: dict[Key, str]
     refused: set[tuple[Key, Column]]  # INVALID in every trial
-    counts: dict[Key, str]  # trials behind each row; `2/3` everywhere as soon as one failed somewhere
+    counts: dict[Key, str]  # trials behind each row; written as `2/3` everywhere if any failed
 
     @property
     def count_title(self) -> str:
         return "ok/all" if any("/" in count for count in self.counts.values()) else "n"
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Label, count, then each column: mean over trials ± spread."""
+        """Return the rows: label, count, then the mean over trials ± spread per column."""
         return [
             (self.labels[key], self.counts[key], *(self._cell(key, column) for column in self.columns))
             for key in self.cells
         ]
 
     def bounds(self, columns: "Sequence[Column]") -> list[str]:
-        """How far the figures of these columns can be off, of each the most, where that matters."""
+        """Return the largest error bound of each column whose values can be off noticeably."""
         points = [(column, row[column]) for column in columns for row in self.cells.values() if column in row]
         off = [(column, point) for column, point in points if off_text(point.mean, point.error_bound)]
         most = {column: max(point.error_bound or 0.0 for other, point in off if other == column) for column, _ in off}
@@ -54,7 +54,7 @@ class PointGrid:
 
 
 def grid(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> PointGrid:
-    """`tried` names points without a number too, and how many trials failed."""
+    """Return the grid; `tried` adds points without a number, and how many trials failed."""
     columns: dict[Column, str] = {}
     cells: dict[Key, dict[Column, PointValue]] = {_key(point): {} for point in tried or points}
     for point in points:
@@ -75,15 +75,15 @@ def grid(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> 
 
 
 def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
-    """One row a point, one column a metric, as many metrics as the screen has room for."""
+    """Print one row per point and one column per metric, as many metrics as fit the screen."""
     table = grid(points, tried)
     if not table.cells:
         return
     total = len(table.cells)
-    # As many points as leave the end of a run on one screen.
+    # The number of points that leaves the end of a run on one screen.
     room = max(_FEWEST_POINTS, min(_MOST_POINTS, screen.screen_lines() - _OTHER_LINES))
     if total > room:
-        # In the order of the first metric that says which way is better, else of the first.
+        # In the order of the first metric with a direction, or else of the first metric.
         directed = {(point.metric, point.stat, point.unit) for point in points if point.direction}
         leader = next((column for column in table.columns if column in directed), next(iter(table.columns), None))
         table = replace(table, cells={key: table.cells[key] for key in _best(table.cells, leader)[:room]})
@@ -104,7 +104,8 @@ def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" =
 
 
 def _best(cells: "dict[Key, dict[Column, PointValue]]", leader: Column | None) -> list[Key]:
-    """All points, the best first; as they come where no metric says which way is better, and without a number last."""
+    """Return all points, the best first and those without a number last; in their own order if no metric has a
+    direction."""
 
     def place(key: Key) -> tuple[bool, float]:
         point = cells[key].get(leader) if leader else None
@@ -116,14 +117,14 @@ def _best(cells: "dict[Key, dict[Column, PointValue]]", leader: Column | None) -
 
 
 def _show_spread(points: "Sequence[PointValue]", leader: Column | None) -> None:
-    """One line for all points, and one for each of the axes that move them most."""
+    """Print one line for all points, and one for each of the axes with the largest effect."""
     same = [point for point in points if (point.metric, point.stat, point.unit) == leader]
     for line in ["", *spread_lines(same, _MOST_AXES)] if same else ():
         click.echo(line)
 
 
 def _key(point: "PointValue | TriedPoint") -> Key:
-    """Labels may be the same; an instance of a run is itself."""
+    """Return the identity of a point in its run, because labels may be equal."""
     return point.run_id, point.instance_digest
 
 

@@ -1,4 +1,4 @@
-"""A progress bar with live figures on a terminal; a plain line now and then where there is none."""
+"""A progress bar with live values on a terminal; otherwise an occasional plain line."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ _NEWS_S, _STILL_S = 10.0, 60.0
 
 
 class RunProgress:
-    """Shows how far a run is; the listener of a run that a person waits for."""
+    """The progress display of a run that a person waits for."""
 
     def __init__(self) -> None:
         self.started = self.logged = time.monotonic()
@@ -52,7 +52,7 @@ class RunProgress:
             self.bar = None
 
     def note(self, text: str) -> None:
-        """A line above the bar; printed past it, it would be left in the middle of a line."""
+        """Print a line above the bar; printed directly, it would be in the middle of a line."""
         if self.bar:
             self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
@@ -77,7 +77,7 @@ class RunProgress:
             self._log(f"{progress.done}/{progress.total} trials", figures)
 
     def _log(self, done: str, figures: str) -> None:
-        """What is new every ten seconds, the same once a minute: that it still goes on."""
+        """Print changes every ten seconds, and an unchanged state once a minute to show that the run continues."""
         quiet_s = _NEWS_S if done != self.shown else _STILL_S
         if time.monotonic() - self.logged > quiet_s:
             self.logged, self.shown = time.monotonic(), done

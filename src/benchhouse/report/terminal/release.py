@@ -1,4 +1,4 @@
-"""Two releases: a table for each way that numbers went."""
+"""Two releases: one table per direction of change."""
 
 import click
 
@@ -28,7 +28,7 @@ def show_release(view: ReleaseView) -> None:
 
 
 def _table(rows: list[ReleaseRow]) -> None:
-    """Without the verdict where the title says it."""
+    """Print a table, without the verdict if the title states it."""
     kept = [at for at, head in enumerate(TABLE_HEADS) if head != "verdict" or rows[0].group == "stayed"]
     heads, cells = [TABLE_HEADS[at] for at in kept], [table_cells(row) for row in rows]
     shown = [[screen.verdict(row[at]) for at in kept] for row in cells]

@@ -1,4 +1,4 @@
-"""What a remedy did: the number in the good run, as it was, and changed."""
+"""The effect of a remedy: the number in the good run, before the remedy, and with it."""
 
 import click
 

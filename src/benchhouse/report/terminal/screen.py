@@ -1,4 +1,4 @@
-"""Printing: tables and figures for people, JSON for programs; data on stdout, everything else on stderr."""
+"""Printing: tables and values for people, JSON for programs; data on stdout, everything else on stderr."""
 
 import json
 import os
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from benchhouse.runs.execution import CollectionReport
     from benchhouse.runs.status import RunStatus
 
-_WRAPPED = 14  # the least width of a column that wraps beside others that don't
-_WORD = 32  # the longest word that is kept in one piece there
+_WRAPPED = 14  # the minimum width of a column that wraps next to others that don't
+_WORD = 32  # the longest word that is not broken there
 _GAP = 3
 _NO_END = 10_000
 _UNBROKEN: Any = {"break_long_words": False, "break_on_hyphens": False}
@@ -43,7 +43,8 @@ _SHORT_VERDICTS = {
 
 
 def console(stderr: bool = False) -> "Console":
-    """A rich console: colours only on a terminal and without NO_COLOR; as wide as need be when not on a terminal."""
+    """Return a rich console, with colors only on a terminal and without NO_COLOR; of unlimited width if not on a
+    terminal."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -52,7 +53,7 @@ def console(stderr: bool = False) -> "Console":
 
 
 def _columns() -> int:
-    """$COLUMNS, or 0 where that says nothing."""
+    """Return $COLUMNS, or 0 if it is not a number."""
     given = os.environ.get("COLUMNS", "")
     return int(given) if given.isdecimal() else 0
 
@@ -62,7 +63,7 @@ def note(message: str) -> None:
 
 
 def on_stderr(text: str) -> str:
-    """Text broken at spaces where a terminal would break it within a word; untouched where there is no terminal."""
+    """Return text wrapped at spaces if a terminal would break it within a word; unchanged without a terminal."""
     return _fitted(text, sys.stderr)
 
 
@@ -78,7 +79,8 @@ def _fitted(text: str, stream: TextIO) -> str:
 
 
 def _broken(line: str, width: int) -> str:
-    """A command, behind two spaces, stays whole to be copied; so does a quoted line of a file, behind `|`."""
+    """Return a wrapped line. A command after two spaces stays whole for copying, as does a quoted file line after
+    `|`."""
     body = line.lstrip(" ")
     if len(line) <= width or width < _WRAPPED or _QUOTED.match(line):
         return line
@@ -95,7 +97,7 @@ def _broken(line: str, width: int) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> None:
-    """One a line, `name  value`; a long value goes on below itself."""
+    """Print `name  value` per line; a long value continues below itself."""
     pairs = [(visible(name), visible(value)) for name, value in pairs]
     widest = max(len(name) for name, _ in pairs)
     width = _columns() or (os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else _NO_END)
@@ -105,7 +107,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def screen_lines() -> int:
-    """Lines of the terminal; what is not shown on one gets as much as a large one."""
+    """Return the lines of the terminal; a large number without a terminal."""
     return shutil.get_terminal_size().lines if sys.stdout.isatty() else 1000
 
 
@@ -120,10 +122,11 @@ def table(
     whole: Sequence[str] = (),
     spare: Sequence[str] = (),
 ) -> list[str]:
-    """A plain table. What is far too wide for the screen, or can't be wrapped to fit it, becomes a list of records.
+    """Print a plain table. If it is far too wide for the screen, or can't be wrapped to fit it, it becomes a list of
+    records.
 
-    `right` names the columns that hold numbers and `whole` those that are never wrapped. Where there is no room, those
-    in `spare` are left out, the last of them first; returns the columns that were.
+    `right` names the columns that hold numbers and `whole` those that are never wrapped. If there is no room, columns
+    in `spare` are left out, the last of them first; return those that were left out.
     """
     columns = [visible(column) for column in columns]
     texts = [["" if item is None else visible(str(item)) for item in row] for row in rows]
@@ -135,7 +138,7 @@ def table(
         cells = [[row[at] for at in kept] for row in texts]
         drawn = _drawn([columns[at] for at in kept], cells, right, whole, spare)
         needs = screen.measure(drawn, options=room)
-        # How narrow it can be, with words broken that are too long for their column.
+        # The minimum width, with words broken that are too long for their column.
         least = sum((column.min_width or 0) + _GAP for column in drawn.columns) - _GAP if whole else needs.minimum
         if least <= screen.width or len(dropped) == len(spare):
             break
@@ -161,9 +164,10 @@ def _drawn(
 
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for at, column in enumerate(columns):
-        # rich would cut even what it may not wrap, rather than be wider than the screen; least widths prevent that.
+        # rich would cut even unwrappable text rather than exceed the screen width; minimum widths prevent that.
         widest = max(cell_len(text) for text in [column, *(row[at] for row in rows)])
-        # A column that wraps where others can go keeps its longest word: `n=4000000` in two pieces is another number.
+        # A column that wraps while others can be left out keeps its longest word: `n=4000000` in two pieces is another
+        # number.
         longest = max((len(word) for row in rows for word in row[at].split()), default=0) if spare else 0
         narrowest = min(widest, max(_WRAPPED, min(longest, _WORD))) if whole else None
         drawn.add_column(
@@ -179,12 +183,12 @@ def _drawn(
 
 
 def verdict(words: str) -> str:
-    """The words of a verdict, or fewer of them where the screen is narrow."""
+    """Return the text of a verdict, shortened if the screen is narrow."""
     return _SHORT_VERDICTS.get(words, words) if console().width < ROOMY else words
 
 
 def count(number: int, noun: str) -> str:
-    """`1 trial`, `2 trials`."""
+    """Return a count such as `1 trial` or `2 trials`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -195,7 +199,7 @@ def outcomes(counts: Mapping[str, int]) -> str:
 
 
 def unread_events(run: "RunStatus | CollectionReport") -> None:
-    """Of a run whose ledger a newer version wrote on: more may have happened than is shown."""
+    """Note that a newer version wrote to the run's ledger, so that more may have happened than is shown."""
     if run.unread_events:
         events = count(run.unread_events, "event")
         note(f"{run.run_id}: {events} of a newer version not read, more may have happened; look with that version")

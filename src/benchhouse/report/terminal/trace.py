@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def show_trace(trace: "LineageTrace", *, sql: bool = False) -> None:
-    """With `sql`, the text of the query too."""
+    """Print the steps; with `sql`, also the text of the query."""
     for number, step in enumerate(trace.steps, start=1):
         mark = click.style("✓", fg="green") if step.ok else click.style("✗", fg="red")
         click.echo(f"{number}. {mark} {step.name}")
