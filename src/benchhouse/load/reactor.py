@@ -1,4 +1,4 @@
-"""One loop that waits for sockets and for the next due time."""
+"""A loop that waits for sockets and for the next due time."""
 
 import ctypes
 import heapq
@@ -17,35 +17,35 @@ _CLOCK_MONOTONIC = 1
 _ABSOLUTE = 1
 _CLOSE_ON_EXEC = 0o2000000
 _NEVER = 1 << 62
-_SLICE_NS = 300_000  # of work, between two looks at the sockets
-_MOST_LATER = 8192  # pieces of work that may wait: beyond that, they take turns with the sockets, or memory would grow
-_MOST_DUE = 64  # callbacks in a row; sockets must be read even when the schedule is behind
+_SLICE_NS = 300_000  # of work, between two checks of the sockets
+_MOST_LATER = 8192  # maximum of queued work: beyond that, it alternates with the sockets, otherwise memory would grow
+_MOST_DUE = 64  # callbacks in a row; sockets must be read even if the schedule is late
 
 
 class Reactor:
-    """Handlers by file descriptor, callbacks by time, and work for when nothing else is to be done.
+    """Handlers by file descriptor, callbacks by time, and work for idle times.
 
-    epoll alone wakes to the millisecond; a timerfd wakes within tens of microseconds of the due time, where the core
-    has not gone to sleep. `early_ns` before a due time the loop stops waiting and looks again and again instead.
+    epoll alone wakes to the millisecond; a timerfd wakes within tens of microseconds of the due time if the core is not
+    asleep. `early_ns` before a due time the loop stops waiting and polls instead.
     """
 
     def __init__(self, early_ns: int = 0, poller: Poller | None = None) -> None:
         self._early_ns = early_ns
         self.poller = poller or make_poller()
         self._handlers: dict[int, Callable[[int], None]] = {}
-        self._ready: dict[int, int] = {}  # events that no handler has seen yet, by file descriptor
+        self._ready: dict[int, int] = {}  # events that no handler has processed yet, by file descriptor
         self._timers: list[tuple[int, int, Callable[[int], None]]] = []
         self._order = 0
         self._alarm = MonotonicTimer()
         self._armed = _NEVER
         self.poller.watch(self._alarm.fd, select.EPOLLIN | select.EPOLLET)
         self._stopped = False
-        self.later: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # for when nothing else is to be done
+        self.later: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # for idle times
         self.compare_clocks()
         self.spun_ns = 0  # CPU time spent on being early
 
     def watch(self, file: socket.socket | int, handler: Callable[[int], None], events: int = select.EPOLLIN) -> None:
-        """Call `handler(events)` when one of these events happens; of one that is watched already, from now on."""
+        """Call `handler(events)` when one of these events happens; replaces the handler of a watched file."""
         self._handlers[file if isinstance(file, int) else file.fileno()] = handler
         self.poller.watch(file, events)
 
@@ -56,12 +56,13 @@ class Reactor:
             self.poller.forget(file)
 
     def at(self, when_ns: int, callback: Callable[[int], None]) -> None:
-        """Call `callback(when_ns)` then, or as soon after as can be."""
+        """Call `callback(when_ns)` at that time, or as soon as possible afterwards."""
         self._order += 1
         heapq.heappush(self._timers, (when_ns, self._order, callback))
 
     def compare_clocks(self) -> None:
-        """Measure how far real time is ahead, by the quickest of a few looks; real time may be slewed meanwhile."""
+        """Measure how far real time is ahead, by the fastest of several comparisons; real time may be slewed
+        meanwhile."""
         looks = []
         for _ in range(5):
             before = monotonic_ns()
@@ -74,8 +75,8 @@ class Reactor:
         self._stopped = True
 
     def run(self) -> None:
-        """Until `stop`: what is due, then sockets, then the rest, and a look at all sockets every now and then: what
-        has arrived bears a stamp and can wait, but not until more has arrived behind it."""
+        """Run until `stop`: first what is due, then sockets, then the rest. All sockets are checked at intervals: data
+        that has arrived has a stamp and can wait, but not until more has arrived behind it."""
         poller, ready, timers, later, early_ns = self.poller, self._ready, self._timers, self.later, self._early_ns
         self._stopped = False
         while not self._stopped:
@@ -105,7 +106,7 @@ class Reactor:
         while ready:
             fd = next(iter(ready))
             mask = ready.pop(fd)
-            if handler := handlers.get(fd):  # that of the alarm is none
+            if handler := handlers.get(fd):  # the alarm has no handler
                 handler(mask)
             now = monotonic_ns()
             if timers and timers[0][0] <= now:

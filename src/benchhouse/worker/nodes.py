@@ -1,4 +1,4 @@
-"""The nodes of a trial: which they are, how a command gets onto another one, and where that can be reached."""
+"""The nodes of a trial: their names, how to run a command on another one, and its address."""
 
 import contextlib
 import fcntl
@@ -17,15 +17,15 @@ from benchhouse.schema.recipe import LOOPBACK
 from benchhouse.worker import node_call
 from benchhouse.worker.node_call import NODES
 
-NODE = "BENCHHOUSE_NODE"  # in the environment of what runs on a node of a gang: the node's name
-ADDRESS = "BENCHHOUSE_ADDRESS"  # and where the other nodes reach it
+NODE = "BENCHHOUSE_NODE"  # variable of everything that runs on a node of a gang: the node's name
+ADDRESS = "BENCHHOUSE_ADDRESS"  # and the address at which other nodes reach it
 
 _ITEM = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")  # a comma inside brackets separates numbers, not names
 _RANGES = re.compile(r"\[([^\]]*)\]")
 
 
 def expand(text: str) -> list[str]:
-    """`a[1-3,07],b2` as a1, a2, a3, a07, b2; several brackets multiply, leading zeros stay."""
+    """Expand `a[1-3,07],b2` to a1, a2, a3, a07, b2; several brackets multiply, leading zeros stay."""
     return [name for item in _ITEM.findall(text) for name in _names(item)]
 
 
@@ -45,17 +45,18 @@ _LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
 
 
 def are_slots() -> bool:
-    """Whether the nodes of this trial are slots of a cluster, with an agent of ours on each but the first."""
+    """Whether the nodes of this trial are slots of a cluster, with one of our agents on each but the first."""
     return NODES in os.environ
 
 
 def own_name() -> str:
-    """Of the node that this process is on."""
+    """Return the name of the node that this process is on."""
     return os.environ.get(NODE) or os.environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 
 def _addresses() -> dict[str, str]:
-    """Of the slots that are the nodes of this trial, by name; empty on Slurm, and where there is one node."""
+    """Return the addresses of the slots that are the nodes of this trial, by name; empty on Slurm, and for a single
+    node."""
     if not are_slots():
         return {}
     listed = json.loads(Path(os.environ[NODES]).read_text(encoding="utf-8"))["nodes"]
@@ -63,7 +64,7 @@ def _addresses() -> dict[str, str]:
 
 
 def names() -> list[str]:
-    """All nodes of this job, that of the worker first; outside of a job it is this machine alone."""
+    """Return all nodes of this job, the worker's first; outside of a job only this machine."""
     text = next((os.environ[name] for name in _LISTS if os.environ.get(name)), "")
     own = own_name()
     listed = list(_addresses()) or (expand(text) if text else [own])
@@ -71,10 +72,10 @@ def names() -> list[str]:
 
 
 def command_on(node: str, cpus: int) -> list[str]:
-    """What a command must begin with to run on another node of this job, beside what already runs there.
+    """Return the prefix with which a command runs on another node of this job, in addition to what already runs there.
 
-    Whoever started it holds it: it ends when that process is killed, and sees the end of its standard input. It has
-    the environment of whoever started it.
+    The command ends when the process that started it is killed, and sees the end of its standard input. It has the
+    environment of that process.
     """
     if are_slots():
         return [sys.executable, "-I", "-S", node_call.__file__, node]
@@ -86,11 +87,12 @@ def command_on(node: str, cpus: int) -> list[str]:
         )
     options = ["--overlap", "--unbuffered", "--export=ALL", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1"]
     options += [f"--cpus-per-task={cpus}", f"--nodelist={node}"]
-    return [srun, *options, "--chdir=/tmp"]  # the current folder is of this node alone
+    return [srun, *options, "--chdir=/tmp"]  # the current folder may only exist on this node
 
 
 def address(interface: str | None, peers: Sequence[str] = ()) -> str:
-    """Where others reach this machine: the address of the device, else that from which a peer is reached."""
+    """Return the address at which others reach this machine: that of the device, otherwise the one from which a peer is
+    reached."""
     if interface:
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -103,7 +105,7 @@ def address(interface: str | None, peers: Sequence[str] = ()) -> str:
                 f"{os.uname().nodename} has no address on the device {interface} of the site profile "
                 f"({error.strerror}); it has: {known}",
             ) from error
-    for peer in peers:  # nothing is sent: the kernel only says which way it would go
+    for peer in peers:  # nothing is sent: the kernel only returns the route
         with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((peer, 9))
             return str(probe.getsockname()[0])
@@ -113,7 +115,7 @@ def address(interface: str | None, peers: Sequence[str] = ()) -> str:
 
 
 def others() -> list[str]:
-    """Hosts that must be able to reach a server of this job."""
+    """Return the hosts that must be able to reach a server of this job."""
     own = own_name()
     if addresses := _addresses():
         return [address for name, address in addresses.items() if name != own]

@@ -1,7 +1,7 @@
-"""How the experiment's process gets logs for the servers it starts: it asks its supervisor, who owns them.
+"""How the experiment's process gets logs for the servers that it starts: it requests them from its supervisor.
 
-Over a pair of sockets made before the fork. A request is one packet of JSON; the answer is one too, and brings the
-write end of a new pipe along (SCM_RIGHTS).
+Requests use a pair of sockets made before the fork. A request is one packet of JSON; the answer is one packet too, and
+carries the write end of a new pipe (SCM_RIGHTS).
 """
 
 import itertools
@@ -12,24 +12,24 @@ import threading
 from array import array
 from typing import Any, Protocol
 
-_TAIL_CHARACTERS = 16 << 10  # fits a packet, however it is escaped
+_TAIL_CHARACTERS = 16 << 10  # fits a packet, even if every character is escaped
 
 
 class ServiceLogWriter(Protocol):
-    """Where the words of services go. A Capture is one; so are the ServerLogs of a process that has none of its own."""
+    """The destination of service output: a Capture, or the ServerLogs of a process that has no Capture of its own."""
 
     def open(self, component: str) -> int:
-        """The write end of a new pipe into `logs/<component>.log`; whoever asked closes it.
+        """Return the write end of a new pipe into `logs/<component>.log`; the caller closes it.
 
-        Raises ValueError for a name that is none, OSError where no log can be made.
+        Raises ValueError for an invalid name, OSError if no log can be created.
         """
 
     def tail(self, component: str, n_lines: int) -> str:
-        """The last lines that came, redacted, for an error message; empty when there are none."""
+        """Return the last lines, redacted, for an error message; empty if there are none."""
 
 
 class ServerLogs:
-    """The Logs of the process that asks. Safe for threads, not for its forks."""
+    """The Logs object of the requesting process. Safe for its threads, not for its forks."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -58,7 +58,7 @@ class ServerLogs:
                 reply: dict[str, Any] = json.loads(data)
                 if reply["number"] == number:
                     break
-                for handle in handles:  # the answer to a question whose caller was interrupted
+                for handle in handles:  # the answer to a request whose caller was interrupted
                     os.close(handle)
         if "error" in reply:
             raise (ValueError if reply["refused"] else OSError)(reply["error"])
@@ -66,7 +66,7 @@ class ServerLogs:
 
 
 def receive(line: socket.socket, most: int = 1) -> tuple[bytes, list[int]]:
-    """One packet and the descriptors with it, which no program started meanwhile inherits: recv_fds can't do that."""
+    """Return one packet and its descriptors, with close-on-exec set atomically, which recv_fds does not support."""
     handles = array("i")
     room = socket.CMSG_LEN(most * handles.itemsize)
     data, ancillary, _, _ = line.recvmsg(1 << 18, room, socket.MSG_CMSG_CLOEXEC)
@@ -77,14 +77,15 @@ def receive(line: socket.socket, most: int = 1) -> tuple[bytes, list[int]]:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """The supervisor's end, which never blocks, and the other's; packets, so that no message is ever half there."""
+    """Return the supervisor's end, which never blocks, and the other end; packets, so that no message is ever
+    partial."""
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mine.setblocking(False)
     return mine, theirs
 
 
 def answer(line: socket.socket, logs: ServiceLogWriter) -> bool:
-    """Answer one request, if there is one; False when nobody is left to ask."""
+    """Answer one request, if there is one. Return False if the other end is closed."""
     try:
         data = line.recv(1 << 16)
     except BlockingIOError:
@@ -109,7 +110,7 @@ def answer(line: socket.socket, logs: ServiceLogWriter) -> bool:
     try:
         socket.send_fds(line, [json.dumps(reply).encode()], handles)
     except OSError:
-        return False  # it ended while it waited
+        return False  # the caller ended while it waited
     finally:
         for handle in handles:
             os.close(handle)

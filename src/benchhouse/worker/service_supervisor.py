@@ -1,8 +1,8 @@
-"""Keeps one service alive beyond a trial: `python -m benchhouse.worker --keep FOLDER`, or a fork of whoever asks.
+"""Supervises one service beyond a trial: `python -m benchhouse.worker --keep FOLDER`, or a fork of the caller.
 
-In: `service.json`. Out: `state.json`, written anew at each change, `endpoints.json` for its user alone, and the logs.
-It ends when it is told to (SIGTERM, SIGINT, the file `stop`), when its owner is gone, or when a server of it has ended
-by itself.
+Input: `service.json`. Output: `state.json`, rewritten at each change; `endpoints.json`, readable only by its user; and
+the logs. It ends when it is stopped (SIGTERM, SIGINT, the file `stop`), when its owner is gone, or when one of its
+servers has ended on its own.
 """
 
 import contextlib
@@ -33,15 +33,15 @@ from benchhouse.worker.services import Services, describe
 from benchhouse.worker.span import Span
 
 NAME = "bench-keeper"  # of the process
-KEPT = "benchhouse-service"  # how the names of scratch folders of kept services begin
+KEPT = "benchhouse-service"  # prefix of the scratch folders of these services
 _OWNER_S = 0.5
 _HEALTH_S = 5.0
-_SILENT_S = 30.0  # without a sign of whoever it was started for
+_SILENT_S = 30.0  # without a heartbeat of the owner
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
 class _Stopped(BaseException):
-    """SIGTERM or SIGINT reached the keeper."""
+    """The supervisor received SIGTERM or SIGINT."""
 
 
 class ServiceSupervisor:
@@ -52,7 +52,7 @@ class ServiceSupervisor:
         self.secret = (os.environ.get(SECRET) if of_trial else None) or make_up()
         secrets = secret_values(self.spec.model_dump(mode="json"), os.environ)
         self._blank = blanker([self.secret, *secrets])
-        self.reason = ""  # why it is to end, where nobody said so
+        self.reason = ""  # why it ends, if it was not requested to
         self.scratch = make_scratch(f"{KEPT}-{self.spec.id}")
         self.logs = Capture.begin(path, "", redact=self._blank, streams=())
         network = self.spec.reach == "network"
@@ -71,7 +71,7 @@ class ServiceSupervisor:
         )
 
     def run(self) -> int:
-        """0 when it was stopped, 1 when the service failed."""
+        """Run the service. Return 0 if it was stopped, 1 if it failed."""
         with contextlib.closing(self.logs), self.logs.pumping():
             return self._run()
 
@@ -105,7 +105,7 @@ class ServiceSupervisor:
                 self._enter("stopped", self.state.message)
 
     def _follow_owner(self) -> None:
-        """Whoever it was started for may be killed at any time, also while the servers are starting."""
+        """Stop the service when its owner ends, which can be at any time, also while the servers are starting."""
         if self.spec.owner == "stdin":
             while not self.folder.stop.exists():
                 if select.select([0], [], [], _OWNER_S)[0] and not os.read(0, 4096):
@@ -119,8 +119,8 @@ class ServiceSupervisor:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _wait_for_stop(self) -> None:
-        """Until there is a file that says so, and has said so for as long as is written in it: it may be taken back.
-        Or until whoever it was started for has given no sign for a while."""
+        """Wait until the stop file has existed for the seconds written in it, since it may be removed again; or until
+        the owner has given no heartbeat for a while."""
         since: float | None = None
         beat, heard = b"", monotonic()
         while True:
@@ -164,7 +164,7 @@ class ServiceSupervisor:
         self._write(version=version_of(spec.recipe, spec.parameters.get("program")))
 
     def _ended(self) -> ExperimentFailed:
-        """Waits until a server has ended by itself; meanwhile they are asked now and then whether all is well."""
+        """Wait until a server has ended on its own, while checking their health at intervals. Return the failure."""
         poll = select.poll()
         with contextlib.ExitStack() as held:
             for handle in (*(os.pidfd_open(item.process.pid) for item in self.services.running), *self.span.handles()):
@@ -190,7 +190,7 @@ class ServiceSupervisor:
 
     def _write(self, **changes: Any) -> None:
         self.state = self.state.model_copy(update=changes)
-        with contextlib.suppress(OSError):  # a disk that is full must not keep a server from being ended
+        with contextlib.suppress(OSError):  # a full disk must not prevent the end of a server
             write_model(self.folder.state, self.state, sync=False)
 
     def _ignore_signals(self) -> None:
@@ -199,17 +199,17 @@ class ServiceSupervisor:
 
 
 def keep(path: Path) -> int:
-    """Until the service is over; returns the exit code of the process."""
+    """Supervise the service of this folder until it is over. Return the exit code of the process."""
     tree.become_subreaper()
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(NAME, encoding="ascii")
     with contextlib.suppress(PermissionError):
         os.setsid()
-    os.environ[OWNER] = identity()  # all that is started below can be told by it, should this process be killed
+    os.environ[OWNER] = identity()  # identifies everything that is started below, in case this process is killed
     try:
         for number in _STOPS:
             signal.signal(number, _stop)
-        if os.environ.get("SLURM_JOB_ID") or nodes.are_slots():  # no orchestrator comes by on this node
+        if os.environ.get("SLURM_JOB_ID") or nodes.are_slots():  # no orchestrator cleans up on this node
             sweep_scratch(KEPT)
         code = ServiceSupervisor(path).run()
     except _Stopped:

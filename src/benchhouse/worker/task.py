@@ -1,8 +1,8 @@
 """One task of a batch system's array: its trials, several at a time, each forked from this one warm process.
 
-It is given a `SubmissionFolder` and finds its own line there by the number of its task; it makes the folders of
-its trials. Told to stop (SIGTERM) it ends everything and seals nothing; told that its time is nearly over (SIGUSR2) it
-lets the trials that run be sealed as `timeout` and begins no more.
+It gets a `SubmissionFolder`, finds its own line there by the number of its task, and creates the folders of its trials.
+On SIGTERM it ends everything and seals nothing. On SIGUSR2, when its time is nearly over, it lets running trials be
+sealed as `timeout` and starts no more.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _INSIDE = ("results", "together", "worker_logs")  # of the frame, but not of a t
 
 
 def run_task(path: Path) -> int:
-    """Run the trials of this task; 0 when each of them was sealed."""
+    """Run the trials of this task. Return 0 if all of them were sealed."""
     task = Task(SubmissionFolder(path), int(os.environ.get(TASK, "0")))
     try:
         return task.run()
@@ -50,7 +50,7 @@ class Task:
         self.trials = _line(folder, number)
         self.spec = {key: value for key, value in self.frame.items() if key not in _INSIDE}
         self.pool = WorkerPool(quiet=(signal.SIGINT, signal.SIGUSR2))
-        self.folders: dict[str, Path] = {}  # of trials under way, the unfinished ones
+        self.folders: dict[str, Path] = {}  # of running trials, not finished
         self.stopping = 0
 
     def run(self) -> int:
@@ -75,8 +75,9 @@ class Task:
         return 128 + self.stopping if self.stopping else _LOST if unsealed else 0
 
     def _has_room(self) -> bool:
-        """A slot is free when nothing of its experiment runs any more; of those that run together, as many more may be
-        sealing meanwhile. One that runs alone is not disturbed by the sealing of the one before."""
+        """Whether another trial may start: a slot is free when its experiment has ended. If several trials run
+        together, the same number may be sealing meanwhile; a trial that runs alone is not disturbed by the sealing of
+        the previous one."""
         sealing = self.together if self.together > 1 else 0
         return self.pool.measuring < self.together and len(self.folders) < self.together + sealing
 
@@ -91,11 +92,11 @@ class Task:
         order = {"id": differs["trial_id"], "folder": str(folder.path), "log": str(self.logs / f"{name}.log")}
         self.folders[order["id"]] = folder.path
         self.pool.begin(order)
-        if self.stopping:  # told in the moment before
+        if self.stopping:  # the signal arrived just before
             self._stop(self.stopping, None)
 
     def _wait(self) -> int:
-        """Until one of them has ended or is measured; how many did not seal their folders."""
+        """Wait until a trial has ended or is measured. Return how many trials were not sealed."""
         select.select(self.pool.lines(), [], [])
         unsealed = 0
         for job, code in self.pool.ended():
@@ -108,13 +109,13 @@ class Task:
         return unsealed
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        """Workers are told the same: on SIGTERM they end all that they started, on SIGUSR2 they seal."""
+        """Forward the signal to the workers: on SIGTERM they end everything that they started, on SIGUSR2 they seal."""
         self.stopping = self.stopping or number
         self.pool.stop(signum=signal.SIGUSR2 if number == signal.SIGUSR2 else signal.SIGTERM)
 
 
 def _line(folder: SubmissionFolder, number: int) -> list[dict[str, Any]]:
-    """What this task is to do: one line of a file that may have many thousands."""
+    """Return the trials of this task: one line of a file that may have many thousands."""
     offsets = array("Q")
     with folder.index.open("rb") as file:
         file.seek(8 * number)
@@ -126,7 +127,7 @@ def _line(folder: SubmissionFolder, number: int) -> list[dict[str, Any]]:
 
 
 def _drop_empty_logs() -> None:
-    """Ten thousand empty files are a load for a shared filesystem, and hide the few that say something."""
+    """Remove empty logs: ten thousand of them burden a shared filesystem, and hide the few with content."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -1,4 +1,4 @@
-"""What this node is made of, read from sysfs, cgroups and NVML; once a process, not once a trial."""
+"""The hardware of this node, read from sysfs, cgroups, and NVML; once per process, not per trial."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ _WHY_NOT = {"numa": "the firmware does not say", "nvlinks": "NVML shows no NVLin
 
 @lru_cache(maxsize=8)
 def topology(folder: str) -> Topology:
-    """The node, and the file system that `folder` is on."""
+    """Return the topology of the node, with the file system that contains `folder`."""
     kind = _filesystem(folder)
     if kind is None:
         unknown = node_topology().unknown | {"storage_fabric": "/proc/self/mountinfo can't be read"}
@@ -31,7 +31,7 @@ def topology(folder: str) -> Topology:
 
 @cache
 def node_topology() -> Topology:
-    """The node alone; asked before trials are forked, so that they need not."""
+    """Return the topology of the node alone; read before trials are forked, so that they reuse it."""
     unknown: dict[str, str] = {}
     gpus, driver, cuda = _gpus(unknown)
     return Topology(
@@ -77,7 +77,7 @@ def _cpu(unknown: dict[str, str]) -> Cpu:
 
 
 def _cpu_model() -> str | None:
-    """As /proc/cpuinfo says; on ARM that has a number only, and lscpu knows whose it is."""
+    """Return the model from /proc/cpuinfo; on ARM that has only a number, and lscpu knows the name."""
     info = {
         key.strip(): value.strip()
         for key, _, value in (line.partition(":") for line in (_read(Path("/proc/cpuinfo")) or "").splitlines())
@@ -112,7 +112,7 @@ def _numa(unknown: dict[str, str]) -> list[NumaNode]:
 
 
 def _gpus(unknown: dict[str, str]) -> tuple[list[GpuTopology] | None, str | None, str | None]:
-    """The GPUs, the driver's version, and CUDA's."""
+    """Return the GPUs, the driver's version, and CUDA's."""
     try:
         gpus, driver, cuda = read_gpus()
     except NoNvml as reason:
@@ -129,7 +129,7 @@ def _gpus(unknown: dict[str, str]) -> tuple[list[GpuTopology] | None, str | None
 
 
 def _nics(unknown: dict[str, str], root: Path = Path("/sys/class")) -> list[Nic]:
-    """Network devices, and InfiniBand adapters, which libraries address by names of their own."""
+    """Return network devices and InfiniBand adapters, which libraries address by different names."""
     nics = []
     for path in [*sorted((root / "net").glob("*")), *sorted((root / "infiniband").glob("*"))]:
         if path.name == "lo":
@@ -150,8 +150,8 @@ def _nics(unknown: dict[str, str], root: Path = Path("/sys/class")) -> list[Nic]
 
 
 def _speed(path: Path) -> int | None:
-    """In Mbit/s; an adapter's is that of its first port, such as `400 Gb/sec (4X NDR)`."""
-    speed = _read(path / "speed") or ""  # an error where the link is down, -1 where the device does not know
+    """Return the speed in Mbit/s; for an adapter, that of its first port, such as `400 Gb/sec (4X NDR)`."""
+    speed = _read(path / "speed") or ""  # an error if the link is down, -1 if the device does not know
     if speed.isdigit():
         return int(speed)
     gigabits, _, unit = (_read(path / "ports" / "1" / "rate") or "").partition(" ")
@@ -164,11 +164,11 @@ def _speed(path: Path) -> int | None:
 
 def _numa_of(path: Path) -> int | None:
     text = _read(path)
-    return int(text) if text is not None and text.isdigit() else None  # -1: the firmware does not say
+    return int(text) if text is not None and text.isdigit() else None  # -1: the firmware does not provide it
 
 
 def _filesystem(folder: str) -> str | None:
-    """Of the longest mount point that the folder is below; the last mounted of equal ones."""
+    """Return the file system of the longest mount point above the folder; of equal ones, the last mounted."""
     best, kind = "", None
     real = os.path.realpath(folder)
     for line in (_read(Path("/proc/self/mountinfo")) or "").splitlines():
@@ -187,7 +187,7 @@ def _read(path: Path) -> str | None:
 
 
 def read_gpus() -> tuple[list[GpuTopology], str | None, str | None]:
-    """All GPUs, the driver's version and the newest CUDA that it knows. Raises NoNvml."""
+    """Return all GPUs, the driver's version, and the newest CUDA that it supports. Raises NoNvml."""
     nvml = initialise()
     driver = _Driver(nvml)
     try:
@@ -201,13 +201,14 @@ def read_gpus() -> tuple[list[GpuTopology], str | None, str | None]:
 
 
 class _Driver:
-    """NVML, asked one fact at a time. Only asked, never set; what one GPU can't tell is null for it alone."""
+    """Reads NVML one fact at a time, and never changes a setting; a fact that one GPU lacks is null only for that
+    GPU."""
 
     def __init__(self, nvml: Any) -> None:
         self.nvml = nvml
 
     def value(self, read: Callable[..., Value], *arguments: Any) -> Value | None:
-        """None where NVML does not say."""
+        """Return the result of an NVML call; None if NVML does not provide it."""
         try:
             return read(*arguments)
         except self.nvml.NVMLError:
@@ -221,7 +222,7 @@ class _Driver:
         nvml = self.nvml
         handle = self.value(nvml.nvmlDeviceGetHandleByIndex, index)
         if handle is None:
-            return GpuTopology()  # it is there, and lost
+            return GpuTopology()  # it exists, but is lost
         memory = self.value(nvml.nvmlDeviceGetMemoryInfo, handle)
         bus = _address(self.value(nvml.nvmlDeviceGetPciInfo, handle))
         nvlinks, peers = self.nvlinks(handle)
@@ -240,7 +241,7 @@ class _Driver:
         )
 
     def nvlinks(self, handle: Any) -> tuple[int | None, list[str]]:
-        """How many links are up, and what is at their other ends, sorted."""
+        """Return the number of links that are up, and the sorted devices at their other ends."""
         states: list[int] = []
         for link in range(self.nvml.NVML_NVLINK_MAX_LINKS):
             state = self.value(self.nvml.nvmlDeviceGetNvLinkState, handle, link)
@@ -251,7 +252,7 @@ class _Driver:
         return (sum(map(bool, states)) if states else None), sorted(peers)
 
     def with_paths(self, gpus: list[GpuTopology]) -> list[GpuTopology]:
-        """Each with the way to every other one."""
+        """Return the GPUs, each with its path to every other one."""
         handles = [self.value(self.nvml.nvmlDeviceGetHandleByIndex, index) for index in range(len(gpus))]
         joined = []
         for gpu, handle in zip(gpus, handles, strict=True):
@@ -271,10 +272,10 @@ class _Driver:
 
 
 def _address(info: Any) -> str | None:
-    """The address of a device on the PCI bus."""
+    """Return the address of a device on the PCI bus."""
     return str(info.busId).lower() if info is not None else None
 
 
 def _short(bus: str) -> str:
-    """As sysfs writes it: the domain has four digits there, and eight in NVML."""
+    """Return the address as in sysfs, where the domain has four digits; in NVML it has eight."""
     return bus[4:] if bus.count(":") == 2 else bus

@@ -1,4 +1,4 @@
-"""The servers of one trial: those that it starts itself, those that were attached to its run, and those outside."""
+"""The servers of one trial: those that it starts, those attached to its run, and external ones."""
 
 import contextlib
 import os
@@ -36,15 +36,15 @@ from benchhouse.worker.service_watch import ServiceWatch
 from benchhouse.worker.services import Services, describe
 
 _LOOK_S, _SLOWEST_LOOK_S = 0.02, 0.2
-_STEP_S = 120.0  # for the batch system to start a step, beside what the server itself may take
-_SEEN_S = 3.0  # a file written on another node may be seen later than the end of whoever wrote it
+_STEP_S = 120.0  # for the batch system to start a step, in addition to the start timeout of the server
+_SEEN_S = 3.0  # a file written on another node may become visible later than the end of its writer
 _END_S = 30.0
 _ECHO_S = 0.25
 
 
 @dataclass
 class RemoteServer:
-    """One server on another node, as the trial sees it."""
+    """One server of the trial on another node."""
 
     name: str
     node: str
@@ -52,11 +52,11 @@ class RemoteServer:
     recipe: Recipe
     step: "subprocess.Popen[bytes]"
     log: BinaryIO  # into the trial's own logs
-    server: Replica | None = None  # once it is up
-    read: int = 0  # bytes of the keeper's log that are there already
+    server: Replica | None = None  # None until it is up
+    read: int = 0  # bytes of the remote log that were already copied
 
     def echo(self) -> None:
-        """Take over what the server has printed since."""
+        """Copy what the server has printed since the last call."""
         with contextlib.suppress(OSError), (self.folder.path / "logs" / f"{self.name}.log").open("rb") as file:
             file.seek(self.read)
             while block := file.read(1 << 16):
@@ -66,10 +66,10 @@ class RemoteServer:
 
 
 class RemoteServices:
-    """Starts, follows and ends them."""
+    """Starts, follows, and ends servers on other nodes."""
 
     def __init__(self, folder: Path, logs: ServiceLogWriter, cpus: int, interface: str | None, images: str) -> None:
-        """`folder` must be seen by all nodes; what is made below it is taken away again."""
+        """`folder` must be visible to all nodes; everything created below it is removed again."""
         self._folder, self._logs, self._cpus, self._interface = folder, logs, cpus, interface
         self._images = images
         self._kept: list[RemoteServer] = []
@@ -79,8 +79,8 @@ class RemoteServices:
     def start_all(
         self, recipe: Recipe, name: str, parameters: Mapping[str, str], nodes: Sequence[str], first: int = 0
     ) -> list[Service]:
-        """One replica on each of `nodes`, where one may be listed several times; returns when all are up.
-        `first` is the number of the first of them."""
+        """Start one replica on each of `nodes`, which may contain duplicates. Returns when all are up. `first` is the
+        number of the first replica."""
         began = monotonic()
         mine = [self._begin(recipe, name, parameters, number, node) for number, node in enumerate(nodes, first)]
         if not self._echo.is_alive():
@@ -89,15 +89,15 @@ class RemoteServices:
         return [self._wait(item, began, deadline) for item in mine]
 
     def server(self, name: str) -> Replica | None:
-        """Its process on its node; None where no such one was started."""
+        """Return the process of a server on its node; None if no such server was started."""
         return next((item.server for item in self._kept if item.name == name), None)
 
     def died(self) -> str:
-        """How the first one ended that has ended by itself; empty while all run."""
+        """Return how the first server that ended on its own did so; empty while all run."""
         return next((self._last_words(item) for item in self._kept if item.step.poll() is not None), "")
 
     def close(self) -> str:
-        """End all; returns how one had ended by itself, else nothing."""
+        """End all servers. Return how one had ended on its own, otherwise an empty text."""
         died = self.died()
         for item in self._kept:
             assert item.step.stdin is not None
@@ -166,7 +166,7 @@ class RemoteServices:
         )
 
     def _last_words(self, item: RemoteServer) -> str:
-        """As its keeper wrote them down, or what is known of the keeper."""
+        """Return the message that its service supervisor wrote at the end, or otherwise how the supervisor ended."""
         deadline = monotonic() + _SEEN_S
         while True:
             state = read_state(item.folder)
@@ -191,7 +191,7 @@ def _last_line(path: Path) -> str:
 
 
 class TrialServices:
-    """Starts, finds and watches; `close` ends what was started here."""
+    """Starts, finds, and watches the servers of a trial; `close` ends what was started here."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class TrialServices:
         cpus: int = 1,
         interface: str | None = None,
     ) -> None:
-        """On several nodes, servers listen where the others reach them: on `interface`, where it is given."""
+        """On several nodes, servers listen where the others can reach them: on `interface` if it is given."""
         self._trial = trial
         secret = os.environ.get(SECRET, "")
         self._blank = blanker([secret] if secret else [])
@@ -211,7 +211,7 @@ class TrialServices:
         host = nodes.address(interface, nodes.others()) if len(self.nodes) > 1 else LOOPBACK
         self._services = Services(folder, logs, secret, images, host)
         self._elsewhere = RemoteServices(trial.elsewhere, logs, cpus, interface, images)
-        self.exposed: list[str] = []  # servers that anybody in the network may use
+        self.exposed: list[str] = []  # servers that anyone in the network can use
         self.pods = PodsBehind()
         self._watch = ServiceWatch(give_up)
         self._live: dict[str, Replica] = {}
@@ -224,7 +224,7 @@ class TrialServices:
         return started
 
     def begin(self, wanted: Mapping[str, TrialService]) -> tuple[dict[str, list[str]], dict[str, Any]]:
-        """The endpoints of all services of a scenario, and what is worth keeping of them as evidence."""
+        """Return the endpoints of all services of a scenario, and facts about them for the evidence."""
         endpoints: dict[str, list[str]] = {}
         facts: dict[str, Any] = {}
         for name, use in wanted.items():
@@ -259,7 +259,7 @@ class TrialServices:
             self.exposed.append(name)
 
     def _on_others(self, name: str, use: TrialService) -> tuple[list[Service], list[str]]:
-        """Replicas on the nodes that the scenario names, in turn."""
+        """Start replicas on the nodes that the scenario names, in turn."""
         assert use.recipe is not None
         others = self.nodes[1:] if use.use.node == "others" else self.nodes[int(use.use.node or 0) :][:1]
         if not others:

@@ -1,4 +1,4 @@
-"""Parts of the node, read from /proc by descriptors that stay open: a sample costs tens of microseconds."""
+"""Parts of the node, read from /proc through descriptors that stay open: a sample costs tens of microseconds."""
 
 import os
 import time
@@ -11,14 +11,14 @@ from benchhouse.schema.telemetry import Family, Series, SeriesSource
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CHUNK = 16384
-_WHOLE = 2048  # /proc answers in pieces of up to a page: less than this is all there is
+_WHOLE = 2048  # /proc answers in pieces of up to a page: a shorter answer is complete
 _SECTOR = 512
-_DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # there as soon as a driver is; the second inside Windows
-_PACE_S = 0.9  # a little less than a second, so that a tick of one second never comes too early
+_DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # exist as soon as a driver is loaded; the second inside Windows
+_PACE_S = 0.9  # slightly less than a second, so that a tick of one second never comes too early
 
 
 class OpenFile:
-    """A file that is opened once and read many times. Where it can't be, it reads as empty."""
+    """A file that is opened once and read many times; it reads as empty if it can't be opened."""
 
     __slots__ = ("handle",)
 
@@ -51,12 +51,13 @@ def series(name: str, unit: str, description: str, *, counter: bool = False, fam
 
 
 def driver_is_here() -> bool:
-    """A look that costs microseconds, so that a machine without a GPU pays for nothing else."""
+    """Whether a GPU driver is loaded. The check takes microseconds, so that a machine without a GPU pays for nothing
+    else."""
     return any(map(os.path.exists, _DRIVERS))
 
 
 class Joined:
-    """Several sources under one name; one that can't be read leaves the others alone."""
+    """Several sources under one name; if one can't be read, the others are not affected."""
 
     def __init__(self, name: str, parts: Sequence[SeriesSource]) -> None:
         self.name, self._parts = name, parts
@@ -82,15 +83,15 @@ class Joined:
 
 
 def refresh(sources: Iterable[SeriesSource]) -> None:
-    """Let the next sample read everything, also what is read only now and then."""
+    """Make the next sample read everything, including what is normally read less often."""
     for source in sources:
         if again := getattr(source, "refresh", None):
             again()
 
 
 class Paced:
-    """A source that is read once a second at the most, and is NaN in between: after some sleep all caches are cold, and
-    each file of /proc costs ten times what it does in a loop."""
+    """A source that is read at most once a second, and is NaN in between: after a pause all caches are cold, and each
+    file of /proc costs ten times as much to read as in a loop."""
 
     def __init__(self, source: SeriesSource) -> None:
         self.name, self.series, self._source = source.name, source.series, source
@@ -112,7 +113,7 @@ class Paced:
 
 
 class _File:
-    """A source that is one file."""
+    """A source that consists of one file."""
 
     name = "node"
     path = ""
@@ -179,7 +180,7 @@ class MemoryFile(_File):
 
 
 class Disks(_File):
-    """All real disks together; partitions, loop and mapped devices would count their bytes twice."""
+    """All physical disks together; partitions, loop devices, and mapped devices would count their bytes twice."""
 
     path = "/proc/diskstats"
     series = (
@@ -207,7 +208,7 @@ class Disks(_File):
 
 @cache
 def _devices(folder: str) -> tuple[set[bytes], set[bytes]]:
-    """The real ones of a folder of sysfs, and all but the loopback; found once, by a process that forks, for all."""
+    """Return the physical devices in a folder of sysfs, and all but the loopback; cached, also for forked processes."""
     try:
         devices = [device for device in Path(folder).iterdir() if device.name != "lo"]
     except OSError:
@@ -217,7 +218,8 @@ def _devices(folder: str) -> tuple[set[bytes], set[bytes]]:
 
 
 class NetworkFile(_File):
-    """All network cards together, and the loopback apart. Without a card (in a container): all but the loopback."""
+    """All network cards together, and the loopback separately. Without a card (in a container): all but the
+    loopback."""
 
     path = "/proc/net/dev"
     series = (
@@ -249,7 +251,7 @@ class NetworkFile(_File):
 
 
 class Pressure(_File):
-    """Pressure stall information of one resource; no series where the kernel does not tell it."""
+    """Pressure stall information of one resource; no series if the kernel does not provide it."""
 
     def __init__(self, resource: str, folder: str = "/proc/pressure") -> None:
         super().__init__(f"{folder}/{resource}")
@@ -263,7 +265,7 @@ class Pressure(_File):
 @cache
 def pressures(resource: str) -> tuple[Series, ...]:
     some = series(f"{resource}_pressure", "s", f"Time that some thread waited for {resource}.", counter=True)
-    if resource == "cpu":  # of a whole machine's cores, `full` says nothing
+    if resource == "cpu":  # for the cores of a whole machine, `full` is meaningless
         return (some,)
     description = f"Time that all threads waited for {resource}."
     return some, series(f"{resource}_pressure_full", "s", description, counter=True)

@@ -1,4 +1,4 @@
-"""The processes of a trial on a node where its worker is not, and the ranks among those of any: by environment."""
+"""The processes of a trial on nodes without its worker, and the ranks on any node, identified by environment."""
 
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -17,14 +17,14 @@ _RANKS = (
     (b"OMPI_COMM_WORLD_RANK", b"OMPI_COMM_WORLD_SIZE"),
     (b"SLURM_PROCID", b"SLURM_STEP_NUM_TASKS"),
 )
-"""Variables with the rank of a process and the number of all."""
+"""Variables with the rank of a process and the number of ranks."""
 _CLIENT = os.fsencode(node_call.__file__)
-_LOOKS = 2  # at a process: between fork and exec it still has the environment of whoever started it
-_MOST_RANKS = 64  # of a node
+_LOOKS = 2  # checks of a process: between fork and exec it still has the environment of its parent
+_MOST_RANKS = 64  # per node
 
 
 class RankTagger:
-    """Gives `add` the process tree of each rank of a distributed program, as soon as one of its processes is seen."""
+    """Calls `add` with the process tree of each rank of a distributed program, once one of its processes is found."""
 
     def __init__(self, add: Callable[[ProcessTree], object]) -> None:
         self._add = add
@@ -32,7 +32,7 @@ class RankTagger:
         self._trees = 0
 
     def take(self, pid: int, variables: Mapping[bytes, bytes]) -> bool:
-        """Whether it is of a rank."""
+        """Record the process if it belongs to a rank. Return whether it does."""
         if (rank := _rank(variables)) is None or _calls_another_node(pid):
             return False
         self.put(f"rank:{rank}", pid)
@@ -43,14 +43,15 @@ class RankTagger:
             self._parts.setdefault(scope, []).append(pid)
 
     def add_new(self) -> None:
-        """Once all that were seen are put: what a tree is given later is found when it looks again."""
+        """Add the trees of new ranks, after all found processes are recorded: a tree finds later ones at its next
+        search."""
         for scope in sorted(list(self._parts)[self._trees :]):
             self._add(ProcessTree(scope, finder=partial(list, self._parts[scope])))
         self._trees = len(self._parts)
 
 
 class OwnRanks:
-    """Called with all processes of a trial on this machine, looks at those that are new for ranks."""
+    """Called with all processes of a trial on this machine; checks new ones for ranks."""
 
     def __init__(self, add: Callable[[ProcessTree], object]) -> None:
         self._ranks = RankTagger(add)
@@ -64,11 +65,11 @@ class OwnRanks:
 
 
 class TrialProcesses:
-    """Called, it tells the processes that were not told before. Made before the experiment starts any, so that those
-    which run already need no look. Several nodes may share one kernel, as in a test.
+    """Returns, on each call, the processes of the trial that were not returned before.
 
-    `add` is given the process tree of each rank; on the experiment's own node (`apart`) also that of all that steps of
-    the job run there, to be compared with what they run elsewhere.
+    It is created before the experiment starts any, so that processes that already run are not checked. Several nodes
+    may share one kernel, as in a test. `add` is called with the process tree of each rank; on the experiment's own node
+    (`apart`) also with that of everything that steps of the job run there, for comparison with other nodes.
     """
 
     def __init__(self, trial_id: str, add: Callable[[ProcessTree], object], *, apart: bool = False) -> None:
@@ -102,7 +103,7 @@ def _node(variables: Mapping[bytes, bytes], otherwise: bytes) -> bytes:
 
 
 def _calls_another_node(pid: int) -> bool:
-    """Whether it only holds a rank that runs elsewhere, and so has its environment."""
+    """Whether the process only starts a rank elsewhere, and so has its environment."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
             words = file.read().split(b"\0")
@@ -112,7 +113,7 @@ def _calls_another_node(pid: int) -> bool:
 
 
 def _environment(pid: int) -> dict[bytes, bytes]:
-    """Empty of another user's, and of one that is gone."""
+    """Return the environment of a process; empty if it belongs to another user or is gone."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - of every process of the machine
             return dict(text.partition(b"=")[::2] for text in file.read().split(b"\0"))
@@ -121,7 +122,7 @@ def _environment(pid: int) -> dict[bytes, bytes]:
 
 
 def _rank(variables: Mapping[bytes, bytes]) -> int | None:
-    """None for a process that is not one of several."""
+    """Return the rank; None for a process that is not one of several."""
     for rank, count in _RANKS:
         number = variables.get(rank, b"")
         if number.isdigit() and variables.get(count, b"").isdigit() and int(variables[count]) > 1:
