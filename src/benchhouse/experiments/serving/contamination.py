@@ -1,7 +1,7 @@
-"""Detectors of what makes the numbers of a serving trial mean something else than they say. Each finding has a name.
+"""Detectors of effects that give the numbers of a serving trial another meaning. Each finding has a name.
 
-Some look at facts that were counted (repeats, failures, token counts): these raise no false alarm. The others look at
-times, which vary by nature; they are built for a false alarm in one of a thousand clean trials (`steadiness.py`).
+Some check counted facts (repeats, failures, token counts): these raise no false alarm. The others check times, which
+vary by nature; they are built for one false alarm in a thousand clean trials (`steadiness.py`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,28 +13,28 @@ from benchhouse.load.load_record import LoadRecord
 from benchhouse.load.shape import Shape
 
 REPEATED_SHARE = 0.01
-CACHED_SHARE = 0.1  # beyond what was asked to be shared; the beginning of a chat template is in every prompt's cache
+CACHED_SHARE = 0.1  # beyond the requested shared part; the beginning of a chat template is in every prompt's cache
 SHORT_SHARE = 0.01
 MERGED_SHARE = 0.01
-OTHER_LENGTH = 0.5  # of prompts: a word is a token, more or less
+OTHER_LENGTH = 0.5  # of prompts: a word is roughly a token
 TEMPLATE_TOKENS = 64
 STALL_S = 0.25
 COLD_FACTOR = 1.5
 DRIFT_SHARE = 0.1
 OVERLOAD_RISE = 1.2  # of latency, from the first to the last third
-_CHANGING = ("ramp", "steps", "trace")  # arrivals that are not to be one steady state
+_CHANGING = ("ramp", "steps", "trace")  # arrivals that are not meant to be a steady state
 
 Finding = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class PromptFacts:
-    """What is known of the prompts that were sent, whatever the server made of them."""
+    """Facts about the prompts that were sent, independent of the server."""
 
-    repeats: float = 0.0  # share of requests that said what an earlier one had said
-    shared_share: float = 0.0  # share of the input that prompts were asked to have in common
-    mean_input: float | None = None  # tokens of a prompt as asked for; None where the workload asks for none
-    output_asked: bool = False  # whether lengths of outputs were asked for
+    repeats: float = 0.0  # share of requests that repeated an earlier one
+    shared_share: float = 0.0  # share of the input that prompts were requested to have in common
+    mean_input: float | None = None  # requested tokens per prompt; None if the workload requests no length
+    output_asked: bool = False  # whether output lengths were requested
 
 
 def find(
@@ -44,7 +44,8 @@ def find(
     prompts: PromptFacts = PromptFacts(),  # noqa: B008 - frozen
     cached_share: float | None = None,
 ) -> Iterator[Finding]:
-    """Name and evidence of each contamination; `cached_share` of the input is what the server's metrics call cached."""
+    """Yield the name and evidence of each contamination; `cached_share` is the cached part of the input by the server's
+    metrics."""
     yield from _inputs(tally, prompts, cached_share or 0.0)
     yield from _outputs(tally, prompts.output_asked)
     yield from _failures(book)
@@ -54,8 +55,9 @@ def find(
 
 
 def _inputs(tally: ServingTally, prompts: PromptFacts, cached_share: float) -> Iterator[Finding]:
-    """Facts. Repeats are counted over all that was sent, warm-up included, for a cache remembers that too; the rest is
-    by the server's own counts. A chat's template adds a few tokens to a short prompt."""
+    """Check facts of the inputs. Repeats are counted over all that was sent, including warm-up, because a cache
+    remembers
+    that too; the rest uses the server's own counts. A chat template adds a few tokens to a short prompt."""
     if prompts.repeats > REPEATED_SHARE:
         cure = "raise prompts.distinct, shorten the load, or remove duplicates from the dataset"
         repeated = f"{prompts.repeats:.0%} of the requests repeated an earlier prompt"
@@ -75,7 +77,7 @@ def _inputs(tally: ServingTally, prompts: PromptFacts, cached_share: float) -> I
 
 
 def _outputs(tally: ServingTally, asked_output: bool) -> Iterator[Finding]:
-    """Facts, by the server's own counts."""
+    """Check facts of the outputs, by the server's own counts."""
     counted = tally.requests - tally.without_usage
     if asked_output and counted and tally.short / counted > SHORT_SHARE:
         cure = "extra: {ignore_eos: true} helps where the server knows it"
@@ -94,7 +96,8 @@ def _outputs(tally: ServingTally, asked_output: bool) -> Iterator[Finding]:
 
 
 def _failures(book: LoadRecord) -> Iterator[Finding]:
-    """Facts. Time-outs stand apart: they are the slowest requests, so that their absence makes the tail look short."""
+    """Check facts of failures. Timeouts are separate: they are the slowest requests, so without them the tail looks
+    short."""
     total, late = book.failed + book.succeeded, book.errors["timeout"]
     if late:
         unanswered = f"{late} of {total} requests had no complete answer in time ({book.details.get('timeout', '')})"
@@ -107,7 +110,8 @@ def _failures(book: LoadRecord) -> Iterator[Finding]:
 
 
 def _stall(tally: ServingTally, book: LoadRecord, shape: Shape) -> Iterator[Finding]:
-    """A silence that neither chance nor a pause of the load process explains; bounds of times tell of the latter."""
+    """Find a silence that neither chance nor a pause of the load process explains; error bounds of times cover such
+    pauses."""
     silence = longest_silence(tally.silence.gaps(book.window_s))
     if silence is None:
         return
@@ -121,11 +125,13 @@ def _stall(tally: ServingTally, book: LoadRecord, shape: Shape) -> Iterator[Find
 
 
 def _course(tally: ServingTally, book: LoadRecord, shape: Shape) -> Iterator[Finding]:
-    """Not one steady state: cold start, a queue that grows, or drift, which is not looked for under overload."""
+    """Find departures from a steady state: cold start, a growing queue, or drift, which is not checked under
+    overload."""
     batches = tally.history.batches(book.window_s, queued=shape.open_loop)
 
     def look(test: Callable[..., LatencyShift | None], **limit: float) -> tuple[str, LatencyShift] | None:
-        """The first latency that changed, to first token or end to end; what was not streamed has only one."""
+        """Return the first latency that changed, of time to first token and end to end; without streaming there is only
+        one."""
         for name, column in (("ttft", 1), ("e2e", 2)) if tally.ttft.histogram.n else (("latency", 2),):
             at, means = [batch.at_s for batch in batches], [batch[column] for batch in batches]
             if change := test(at, means, queued=shape.open_loop, **limit):
@@ -147,11 +153,12 @@ def _course(tally: ServingTally, book: LoadRecord, shape: Shape) -> Iterator[Fin
 
 
 def _overload(tally: ServingTally, book: LoadRecord, shape: Shape) -> str | None:
-    """Of an open loop: what is asked for piles up, and each request waits longer than the one before."""
+    """Describe the overload of an open loop: requests pile up, and each waits longer than the previous one. None
+    otherwise."""
     if not shape.open_loop:
         return None
     rows = [book.seconds[second] for second in sorted(book.seconds)]
-    while rows and not rows[-1].due:  # of a number of requests, while the last ones end
+    while rows and not rows[-1].due:  # a load of a fixed number of requests ends with seconds in which none is due
         rows.pop()
     early_ms, late_ms = tally.history.first_and_last_third()
     grown = queue_growth([row.due for row in rows], [row.completed + row.errors for row in rows])

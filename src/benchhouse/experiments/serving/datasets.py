@@ -1,4 +1,4 @@
-"""Prompts from a file: JSON lines, CSV or plain text, read strictly, so that a bad row is found before the run."""
+"""Prompts from a file of JSON lines, CSV, or plain text, read strictly, so that a bad row is found before the run."""
 
 import csv
 import hashlib
@@ -23,7 +23,7 @@ _FORMATS: dict[str, Format] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".txt": "text", ".text": "text",
 }  # fmt: skip
 _ROLES = ("system", "developer", "user", "assistant", "tool")
-_SPEAKERS = {  # who ShareGPT says a turn is from
+_SPEAKERS = {  # names of the speaker in ShareGPT
     "system": "system", "human": "user", "user": "user",
     "gpt": "assistant", "chatgpt": "assistant", "assistant": "assistant", "bard": "assistant", "bing": "assistant",
 }  # fmt: skip
@@ -40,7 +40,7 @@ class Message(NamedTuple):
 
 
 class PromptRow(NamedTuple):
-    """One prompt of a file: `text`, or `messages` where the file has a chat; `output_tokens` where the file says so."""
+    """One prompt of a file: `text`, or `messages` if the file has a chat; `output_tokens` if the file has them."""
 
     text: str | None
     messages: tuple[Message, ...]
@@ -49,16 +49,17 @@ class PromptRow(NamedTuple):
 
 @dataclass(frozen=True)
 class PromptDataset:
-    """The prompts of a file in its order, and the digest of the very bytes that they were read from."""
+    """The prompts of a file in its order, and the digest of the exact bytes that they were read from."""
 
     rows: list[PromptRow]
     sha256: str
 
 
 class Cutter:
-    """Makes prompts of a length from those of a file: a prompt that is too short goes on with the ones after it.
+    """Makes prompts of a given length from those of a file: a short prompt is continued with the following ones.
 
-    Without a tokenizer a token is taken for CHARACTERS characters, as in English prose; the server counts them.
+    Without a tokenizer, a token counts as CHARACTERS characters, as in English prose; the server counts the real
+    number.
     """
 
     CHARACTERS = 4
@@ -67,7 +68,7 @@ class Cutter:
         self._rows, self._count = rows, count
 
     def cut(self, number: int, tokens: int) -> str:
-        """About so many tokens from the n-th prompt on; exactly so many with a tokenizer."""
+        """Return about `tokens` tokens from the n-th prompt on; exactly that number with a tokenizer."""
         wanted, words, size = tokens * self.CHARACTERS, list[str](), 0
         for text in cycle(map(self._text, chain(range(number, len(self._rows)), range(number)))):
             for word in text.split():
@@ -88,15 +89,17 @@ class Cutter:
 
 
 def read_dataset(path: Path, file_format: Format | None = None) -> PromptDataset:
-    """Read every prompt of a file; the format is told by the file's ending where it is not given.
+    """Read every prompt of a file; the default format is that of the file's extension.
 
-    - JSON lines: an object a line with one of `prompt` (text), `messages` (role and content; an answer at the end is
-      not sent) and `conversations` (ShareGPT: its first human turn, and a system turn before it).
+    - JSON lines: one object per line with one of `prompt` (text), `messages` (role and content; a final answer is not
+      sent),
+    and `conversations` (ShareGPT: its first human turn, and a system turn before it).
     - CSV: a header line with a column `prompt`.
-    - Text: a prompt a line.
+    - Text: one prompt per line.
 
-    JSON and CSV may have `output_tokens`; what else they have is not looked at. Anything wrong is a `ProblemsError`
-    with the line of each fault.
+    JSON and CSV may have `output_tokens`; other content is ignored. Raise a `ProblemsError` with the line of each fault
+    if
+    anything is wrong.
     """
     reader = _PromptReader(path, file_format or _format_of(path))
     _check_file(path)
@@ -132,7 +135,7 @@ def _check_file(path: Path) -> None:
 
 @dataclass
 class _PromptReader:
-    """Goes through the lines of one file and remembers what is wrong with them."""
+    """Reads the lines of one file and records what is wrong with them."""
 
     path: Path
     format: Format
@@ -148,7 +151,7 @@ class _PromptReader:
         self.problems.append(Problem(message, str(self.path), line or self.at, column, "", expected))
 
     def _decoded(self, lines: Iterable[bytes]) -> Iterator[str]:
-        """The lines as text; one that is not UTF-8 is a problem and left out. Ends when enough is wrong."""
+        """Yield the lines as text; skip and record one that is not UTF-8. Stop when there are enough problems."""
         for self.at, line in enumerate(lines, 1):
             self.hash.update(line)
             if self.at == 1 and line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
@@ -160,7 +163,7 @@ class _PromptReader:
                 before, byte = error.object[: error.start].decode(), error.object[error.start]
                 encoding = f"UTF-8; e.g. iconv -f ISO-8859-1 -t UTF-8 {self.path}"
                 self._complain(f"not UTF-8: byte {byte:#04x}", encoding, column=len(before) + 1)
-                if self.format == "csv":  # without this line the next ones could not be told apart
+                if self.format == "csv":  # without this line, the following ones cannot be separated
                     return
             if len(self.problems) >= MAX_RENDERED:
                 return
@@ -178,7 +181,7 @@ class _PromptReader:
     def _from_json(self, line: str) -> PromptRow | None:
         try:
             data = json.loads(line)
-        except (ValueError, RecursionError) as error:  # the latter: nested too deep
+        except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
             message, column = getattr(error, "msg", error), getattr(error, "colno", None)
             self._complain(f"broken JSON: {message}", "one whole JSON object a line", column=column)
             return None
@@ -197,7 +200,7 @@ class _PromptReader:
         return PromptRow(text, messages, output_tokens) if len(self.problems) == before else None
 
     def _messages(self, turns: Any, key: str) -> tuple[Message, ...]:
-        """The messages to send; the recorded answer that follows them is not."""
+        """Return the messages to send, without the recorded answer that follows them."""
         if not isinstance(turns, list) or not turns:
             given = "an empty list" if turns == [] else describe(turns)
             self._complain(f"{key} is a list of turns, found {given}", "at least one turn; remove the row")
@@ -240,7 +243,7 @@ class _PromptReader:
             if header and self._has_prompt(header):
                 yield from self._table(table, header)
         except csv.Error as error:
-            if not self.problems:  # else the table was left in the middle
+            if not self.problems:  # otherwise the table was left in the middle
                 rules = "commas between cells, text in double quotes, each inside doubled"
                 self._complain(f"broken CSV: {error}", rules)
         finally:
@@ -276,7 +279,7 @@ class _PromptReader:
             self._complain(f"{where} is text, found {describe(value)}", _REMOVE, line)
         elif not value.strip():
             self._complain(f"{where} is empty", _REMOVE, line)
-        elif re.search("[\ud800-\udfff]", value):  # JSON's escapes can spell what UTF-8 can't
+        elif re.search("[\ud800-\udfff]", value):  # escapes of JSON can spell text that UTF-8 cannot
             self._complain(f"{where} has half a surrogate pair, which is no character", "whole characters", line)
         else:
             return value

@@ -1,4 +1,4 @@
-"""Embedded mode: the server is started for the trial and ended with it."""
+"""Embedded mode: the server is started for the trial and stopped with it."""
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ class Starting(Model):
 
 
 def address(starting: Starting | None, url: str, ctx: Context, verify_tls: bool = True) -> str:
-    """The address of the server; it is started if there is something to start."""
+    """Return the address of the server, after starting it if `starting` is given."""
     if starting is None:
         return url
     ready_url = url.rstrip("/").removesuffix("/v1") + starting.ready

@@ -27,7 +27,7 @@ from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.service import split_endpoints
 
 OTHER_SHARE = 0.01  # of requests that the server counted beyond those of this load
-_OTHER_LEAST = 10  # it may still count what came just before
+_OTHER_LEAST = 10  # the server may still count requests that came just before
 _BY_THE_SERVER = "by the server's own statistics, from before the warm-up to after the last answer"
 METRICS = (
     higher("items_per_s", "items/s", "requests_per_s x workload.batch", "throughput", primary=True),
@@ -45,7 +45,7 @@ METRICS = (
 
 
 class InferWorkload(Shape, TensorInputs):
-    """The load, and the tensors in it."""
+    """The load and its tensors."""
 
     @model_validator(mode="after")
     def _file_is_there(self) -> "InferWorkload":
@@ -94,7 +94,7 @@ def infer(target: InferTarget, workload: InferWorkload, ctx: Context) -> None:
 
 
 def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[Survey, LoadRecord, dict[str, float]]:
-    """What the server said before the load, the book of it, and the server's own account."""
+    """Return the server's state before the load, the record of the load, and the server's own statistics."""
 
     def make(url: str) -> Any:
         name = f"{target.driver}_grpc" if target.protocol == "grpc" else target.driver
@@ -123,7 +123,8 @@ def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[S
 
 
 def _surveys(urls: Sequence[str], make: Callable[[str], Any], drivers: dict[str, Any]) -> dict[str, Survey]:
-    """What each replica says before the load, and its driver; only where none can be reached is that an error."""
+    """Return the state of each replica before the load, and add its driver. Raise NoServer only if none can be
+    reached."""
     surveys: dict[str, Survey] = {}
     for url in urls:
         try:
@@ -136,8 +137,8 @@ def _surveys(urls: Sequence[str], make: Callable[[str], Any], drivers: dict[str,
 
 
 class Sequences:
-    """Requests of sequences, each sent after the answer to the one before; a sequence ends at its first error. Its
-    number is that of the request that begins it, so that load processes have different ones."""
+    """Requests of sequences, each sent after the answer to the previous one; a sequence ends at its first error. Its id
+    starts at a random number, so that load processes have different ones."""
 
     needs_replies = True
     events, alone = 1.0, ""
@@ -146,8 +147,8 @@ class Sequences:
         self.seed = seed
         self._length, self._encode = length, encode
         self._first_id = randbits(40) << 20 | 1
-        self._ready: deque[list[InferItem]] = deque()  # what is left of sequences that may go on
-        self._waiting: dict[InferItem, list[InferItem]] = {}  # and of those whose answer is awaited
+        self._ready: deque[list[InferItem]] = deque()  # the rest of sequences that may continue
+        self._waiting: dict[InferItem, list[InferItem]] = {}  # the rest of those whose answer is awaited
 
     def take(self, index: int) -> Planned:
         steps = self._ready.popleft() if self._ready else kserve.sequence(index, self._length, self._first_id)
@@ -168,16 +169,16 @@ def _source(driver: Any, survey: Survey, workload: InferWorkload, seed: int) -> 
 
 
 def _served(driver: kserve.KServeDriver, survey: Survey, book: LoadRecord, url: str) -> dict[str, float]:
-    """The server's own account of the load, empty where it gives none."""
+    """Return the server's own statistics of the load; empty if it has none."""
     answered = book.places[url].good if book.places else book.sent + book.unmeasured - book.failed
     try:
         return driver.since(survey.counters, answered)
     except BenchError:
-        return {}  # it is gone; the book tells
+        return {}  # the server is gone; its failures are in the record of the load
 
 
 def _together(served: list[dict[str, float]]) -> dict[str, float]:
-    """The accounts of several servers as one: counts add up, times are means over all requests."""
+    """Combine the statistics of several servers: counts add up, times are means over all requests."""
     accounts = [account for account in served if account]
     if len(accounts) < 2:
         return accounts[0] if accounts else {}
@@ -226,10 +227,10 @@ def _report(
 def _doubts(
     tally: ServingTally, book: LoadRecord, workload: InferWorkload, served: dict[str, float]
 ) -> Iterator[contamination.Finding]:
-    """What is found in any serving trial, and what only the server's statistics show."""
+    """Yield the findings of any serving trial, and those that only the server's statistics show."""
     for code, text in contamination.find(tally, book, workload):
-        if code != "tokens_unknown":  # tensors are no tokens
-            yield code, text.replace("mean e2e", "mean latency")  # the name that this experiment has for it
+        if code != "tokens_unknown":  # tensors are not tokens
+            yield code, text.replace("mean e2e", "mean latency")  # the name in this experiment
     sent = book.sent + book.unmeasured + book.resent
     counted = served.get("requests", 0) + served.get("failures", 0)
     if counted - sent > max(OTHER_SHARE * sent, _OTHER_LEAST):

@@ -13,7 +13,7 @@ from benchhouse.schema.service import split_endpoints
 
 
 class ServingPrices(Model):
-    """What the service costs; a figure of cost is given only with these."""
+    """Prices of the service; costs are reported only with these."""
 
     per_hour: float | None = Field(None, ge=0, description="Of the machines that serve, in $ an hour.")
     per_million_input_tokens: float | None = Field(None, ge=0, description="$ by input token.")
@@ -54,7 +54,7 @@ class ServingTarget(Model):
 
 
 class ServingWorkload(Shape):
-    """The load, and what is asked in it."""
+    """The load and its prompts."""
 
     prompts: PromptSpec = Field(default_factory=SyntheticPrompts, description="What is asked.")
     batch: int = Field(1, ge=1, le=10_000, description="Prompts in one request; more than one needs completions.")
@@ -63,7 +63,7 @@ class ServingWorkload(Shape):
 
     @model_validator(mode="after")
     def _prompts_fit(self) -> "ServingWorkload":
-        usual = type(self.prompts).model_fields  # a plan writes out defaults: these are not given a second time
+        usual = type(self.prompts).model_fields  # a plan writes out defaults: these do not count as given twice
         for short, name in (("prompt_len", "prompt_tokens"), ("gen_tokens", "output_tokens")):
             if getattr(self, short) and (
                 name not in usual or getattr(self.prompts, name) != usual[name].get_default(call_default_factory=True)

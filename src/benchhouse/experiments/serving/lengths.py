@@ -1,4 +1,4 @@
-"""Lengths in tokens, as a workload writes them: a number or a distribution; and texts of about or exactly a length."""
+"""Lengths in tokens, as a workload writes them: a number or a distribution. Also texts of about or exactly a length."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from benchhouse.schema.quoting import describe
 from benchhouse.schema.shorthand import AlsoTakes
 
 MAX_TOKENS = 10_000_000
-_LEAST_KEPT = 0.01  # of a normal distribution's draws; below it nearly all of them would be thrown away
+_LEAST_KEPT = 0.01  # of a normal distribution's draws; below it, nearly all of them would be discarded
 
 
 def _at_least_one(tokens: int) -> int:
@@ -40,7 +40,7 @@ class Fixed(Model):
 
 
 class Uniform(Model):
-    """Every length from `low` to `high` equally often, both included."""
+    """Every length from `low` to `high` with the same frequency, both included."""
 
     kind: Literal["uniform"] = "uniform"
     low: Tokens = Field(description="Shortest length.")
@@ -56,9 +56,10 @@ class Uniform(Model):
 
 
 class Normal(Model):
-    """Normally distributed, rounded; what falls outside `low` to `high` is drawn again, so nothing piles up there.
+    """A normal distribution, rounded; values outside `low` to `high` are drawn again, so that none pile up at the
+    bounds.
 
-    The mean of the lengths is therefore `mean` only where the bounds cut both tails alike, or neither.
+    The mean of the lengths is therefore `mean` only if the bounds cut both tails equally, or neither.
     """
 
     kind: Literal["normal"] = "normal"
@@ -100,7 +101,7 @@ class LengthMixPart(Model):
 
 
 class Mixed(Model):
-    """Several lengths, each as often as its weight says: short questions and long documents, for instance."""
+    """Several lengths with weights for their frequency: for instance, short questions and long documents."""
 
     kind: Literal["mixed"] = "mixed"
     parts: list[LengthMixPart] = Field(min_length=1, max_length=1000, description="The lengths and their weights.")
@@ -111,7 +112,7 @@ class Mixed(Model):
 
 
 def _from_number(value: Any) -> Any:
-    """A bare number is a fixed length; other shapes than a mapping are refused here, where both can be named."""
+    """Accept a bare number as a fixed length; reject other shapes than a mapping here, where both can be named."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return {"kind": "fixed", "tokens": value}
     if not isinstance(value, dict | Model):
@@ -135,7 +136,7 @@ Mixed.model_rebuild()
 
 TokenCount = Callable[[str], int]
 
-# Each is one token, alone and after a space, for the tokenizers of GPT-4, GPT-4o, Llama 2 and 3, and Mistral.
+# Each word is one token, alone and after a space, for the tokenizers of GPT-4, GPT-4o, Llama 2 and 3, and Mistral.
 WORDS = """
 ability above action after again against air almost along also always amount analysis another answer any apply area
 around art article ask author away baby back base bear beat bed before behavior below best between big bird bit black
@@ -164,11 +165,11 @@ though thought three throw thus time tiny tone top touch town trade train travel
 unit until use usual value view voice wall want warm water wave wear weather week were west wheel where whether while
 white who wide wife will win wind winter without wood word work world would yard year yellow yet young
 """.split()  # noqa: SIM905 - a list of literals would be 500 lines
-_PHRASES, _PHRASE_WORDS = 2000, 16  # long texts are put together from phrases: a word at a time takes far longer
+_PHRASES, _PHRASE_WORDS = 2000, 16  # long texts are built from phrases: one word at a time takes far longer
 
 
 class Writer:
-    """Writes texts of plain words, each about a token; exactly so many tokens where a tokenizer's count is given.
+    """Writes texts of plain words, each about a token; exactly the requested tokens if a tokenizer's count is given.
 
     The first two words of a text follow from its number alone: texts of up to 262,144 numbers all start differently.
     """
@@ -180,7 +181,7 @@ class Writer:
         self._count = count
 
     def write(self, tokens: int, number: int, prefix: str = "", prefix_tokens: int = 0) -> str:
-        """A text of `tokens` after `prefix`; with a tokenizer the whole has exactly the sum of both."""
+        """Return a text of `tokens` after `prefix`; with a tokenizer, the whole has exactly the sum of both."""
         base, order = len(WORDS), self._order
         parts = [order[number % base], order[(number + number // base + 1) % base]][:tokens]
         phrases, words = divmod(tokens - len(parts), _PHRASE_WORDS)
@@ -199,9 +200,10 @@ class Writer:
 
 
 def fit_to_tokens(words: Sequence[str], count: TokenCount, tokens: int) -> str:
-    """The beginning of `words`, repeated where they are too few, that `count` finds to be exactly `tokens` long. A
-    shorter word fills the gap where one word more would be too long and one less too short."""
-    fits, spills, tried = 0, 0, tokens  # numbers of words; spills is 0 until one is found that is too long
+    """Return the beginning of `words`, repeated if necessary, that `count` finds to be exactly `tokens` long.
+    A shorter word fills the gap if one word more is too long and one less is too short. Raise BenchError if no text
+    fits."""
+    fits, spills, tried = 0, 0, tokens  # numbers of words; spills is 0 until a number is found to be too long
     while not spills or spills - fits > 1:
         text = _joined(words, tried)
         length = count(text)
@@ -237,7 +239,8 @@ def _joined(words: Sequence[str], number: int) -> str:
 
 
 def load_tokenizer(path: Path) -> TokenCount:
-    """How many tokens a text has by a `tokenizer.json` (or the folder that holds one), special tokens not counted."""
+    """Return a function that counts the tokens of a text with a `tokenizer.json` (or its folder), without special
+    tokens."""
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
         raise BenchError(f"the tokenizer {file} does not exist", hint="give the path of a model's tokenizer.json")
@@ -249,6 +252,6 @@ def load_tokenizer(path: Path) -> TokenCount:
         tokenizer = library.Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises nothing narrower
         raise BenchError(f"{file} is not a tokenizer: {error}", hint="give a model's tokenizer.json") from error
-    tokenizer.no_truncation()  # some files ask for both, and then every long text has the same length
+    tokenizer.no_truncation()  # some files request both, and then every long text has the same length
     tokenizer.no_padding()
     return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)

@@ -60,7 +60,7 @@ class ServerMetrics:
     def __init__(self, urls: Sequence[str], verify_tls: bool = True) -> None:
         self._client = HttpClient(timeout_s=5.0, verify_tls=verify_tls)
         self._before = {url: self._read(url) for url in urls}
-        self.version = ""  # as the servers tell it
+        self.version = ""  # as the servers report it
         self._after: dict[str, dict[str, float]] = {}
 
     def finish(self) -> None:
@@ -68,12 +68,13 @@ class ServerMetrics:
         self.version = ", ".join(sorted({self._version(url) for url in self._after} - {""}))
 
     def queue_delay_ms(self) -> float | None:
-        """Mean time of a request in the server's queue, where it counts that."""
+        """Return the mean time of a request in the server's queue; None if the server does not count it."""
         count = self._grown(f"{_QUEUE}_count")
         return self._grown(f"{_QUEUE}_sum") / count * 1000 if count > 0 else None
 
     def cached_share(self) -> float | None:
-        """Share of the input that the server found in its prefix cache, where it counts that."""
+        """Return the share of the input that the server found in its prefix cache; None if the server does not count
+        it."""
         queries = self._grown("prefix_cache_queries_total")
         return self._grown("prefix_cache_hits_total") / queries if queries > 0 else None
 
@@ -81,7 +82,7 @@ class ServerMetrics:
         return sum(value for name, value in self.facts().items() if name.endswith(suffix))
 
     def facts(self) -> dict[str, float]:
-        """How much each counter of interest grew during the load."""
+        """Return the growth of each counter of interest during the load."""
         grown: dict[str, float] = {}
         for url, after in self._after.items():
             for name, value in after.items():
@@ -92,7 +93,7 @@ class ServerMetrics:
         return self._client.get(url.rstrip("/").removesuffix("/v1") + path)
 
     def _version(self, url: str) -> str:
-        """What the server says of its version, as vLLM does; nothing where it does not."""
+        """Return the version that the server reports, as vLLM does; empty if it reports none."""
         try:
             answer = self._get(url, "/version")
             told = answer.json() if answer.ok else None
@@ -102,7 +103,7 @@ class ServerMetrics:
         return version[:_LONGEST_VERSION] if isinstance(version, str) else ""
 
     def _read(self, url: str) -> dict[str, float]:
-        """The counters of interest, each summed over its labels."""
+        """Return the counters of interest, each summed over its labels."""
         try:
             answer = self._get(url, "/metrics")
         except NoAnswer:

@@ -1,7 +1,7 @@
-"""Prompts: what a workload asks for, and the pool of them that is made before the measured time.
+"""Prompts: what a workload requests, and the pool of prompts that is made before the measured time.
 
-Lengths of synthetic prompts are asked, not claimed: how many tokens a text has is for the server's usage or the
-target's tokenizer to say. Only with a tokenizer at hand is a text made to measure.
+Lengths of synthetic prompts are requested, not guaranteed: the server's usage or the target's tokenizer counts the
+tokens of a text. A text has an exact length only with a tokenizer.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ MAX_TURNS = 1000
 
 
 class _Made(Model):
-    """What synthetic prompts of all kinds have in common."""
+    """Settings of all kinds of synthetic prompts."""
 
     prompt_tokens: Length = Field(Fixed(tokens=256), description="Length asked of each prompt.")
     output_tokens: Length | None = Field(Fixed(tokens=128), description="Length asked of an output; null: any.")
@@ -42,7 +42,7 @@ class _Made(Model):
 
 
 class SyntheticPrompts(_Made):
-    """Made-up prompts of plain words; each starts differently, unless a shared prefix is asked for."""
+    """Generated prompts of plain words; each starts differently, unless a shared prefix is requested."""
 
     kind: Literal["synthetic"] = "synthetic"
     distinct: int | None = Field(None, ge=1, description="Different prompts; by default one a request, at most 10,000.")
@@ -51,7 +51,8 @@ class SyntheticPrompts(_Made):
 
 
 class DatasetPrompts(Model):
-    """Prompts of a file, in its order; with a length, each goes on with the text of those after it, and is cut."""
+    """Prompts of a file, in its order; with a length, each is continued with the text of the following ones,
+    and cut."""
 
     kind: Literal["dataset"] = "dataset"
     file: InputPath = Field(min_length=1, description="JSON lines, CSV with a column `prompt`, or a prompt a line.")
@@ -66,7 +67,7 @@ class DatasetPrompts(Model):
 
 
 class ConversationPrompts(_Made):
-    """Conversations of several turns: made-up questions, with the server's real answers as history."""
+    """Conversations of several turns: generated questions, with the server's real answers as history."""
 
     kind: Literal["conversation"] = "conversation"
     turns: Length = Field(Fixed(tokens=3), description="Turns of a conversation; written as a length is.")
@@ -87,7 +88,8 @@ PromptSpec = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One request's content: `text`, or `messages` where it is a chat already. None means: not asked for."""
+    """The content of one request: `text`, or `messages` if it is already a chat. A length of None means: not
+    requested."""
 
     text: str | None = None
     messages: tuple[Message, ...] = ()
@@ -97,11 +99,13 @@ class Prompt:
     turn: int = 0
 
     def as_messages(self) -> list[dict[str, str]]:
-        """For a chat endpoint; a bare text is what the user says."""
+        """Return the messages for a chat endpoint; a bare text is one of the user."""
         return [message._asdict() for message in self._said]
 
     def as_text(self) -> str:
-        """For an endpoint that completes text; several messages can't be one without the model's template."""
+        """Return the text for a completions endpoint. Raise BenchError for several messages: joining them needs the
+        model's chat
+        template."""
         if len(self.messages) > 1:
             raise BenchError(
                 f"prompt {self.conversation} is a chat of {len(self.messages)} messages, and the endpoint takes text",
@@ -110,7 +114,7 @@ class Prompt:
         return self._said[0].content
 
     def after(self, sent: "Prompt", answer: str) -> "Prompt":
-        """This turn with its history: what was `sent` in the turn before, and the answer that came."""
+        """Return this turn with its history: the prompt `sent` in the previous turn, and the answer to it."""
         return replace(self, text=None, messages=(*sent._said, Message("assistant", answer), *self._said))
 
     @property
@@ -124,7 +128,7 @@ class Prompt:
 
 
 class PromptSet:
-    """The pool of prompts, turn after turn and conversation after conversation; taken round and round."""
+    """The pool of prompts, by conversation and turn; it repeats from its start."""
 
     def __init__(self, conversations: Iterable[tuple[Prompt, ...]], file_sha256: str | None = None) -> None:
         self._conversations = list(conversations)
@@ -137,21 +141,22 @@ class PromptSet:
         return len(self._prompts)
 
     def __getitem__(self, index: int) -> Prompt:
-        """Any index: after the last prompt comes the first again."""
+        """Return the prompt of any index; the first follows the last again."""
         return self._prompts[index % len(self._prompts)]
 
     @property
     def conversations(self) -> int:
-        """How many; a prompt that is none is a conversation of one turn."""
+        """Number of conversations; a single prompt is a conversation of one turn."""
         return len(self._conversations)
 
     def conversation(self, number: int) -> tuple[Prompt, ...]:
-        """The turns of the n-th conversation, taken round and round; each but the first wants `Prompt.after`."""
+        """Return the turns of the n-th conversation, which repeat from the first; all turns but the first need
+        `Prompt.after`."""
         return self._conversations[number % len(self._conversations)]
 
     @cached_property
     def digest(self) -> str:
-        """sha256 over every prompt in order: what is said and what is asked for."""
+        """The SHA-256 over the content and the requested lengths of every prompt, in order."""
         sha = hashlib.sha256()
         for prompt in self._prompts:
             content = prompt.text if prompt.text is not None else prompt.messages
@@ -161,24 +166,24 @@ class PromptSet:
 
     @property
     def mean_input(self) -> float | None:
-        """Mean length asked of a prompt; None where one has none."""
+        """Mean length requested of a prompt; None if one has none."""
         lengths = [prompt.input_tokens_asked for prompt in self._prompts]
         return None if None in lengths else fmean(filter(None, lengths))
 
     def repeats(self, requests: int) -> int:
-        """How many of so many requests, taken in order, say what an earlier one said."""
+        """Return how many of `requests` requests, taken in order, repeat an earlier one."""
         return requests - bisect_left(self._first_new_words, requests)
 
     @cached_property
     def _first_new_words(self) -> list[int]:
-        """Where in the pool something new is said, in order."""
+        """Indices in the pool at which new content appears, in order."""
         first: dict[tuple[str | None, tuple[Message, ...]], int] = {}
         for index, prompt in enumerate(self._prompts):
             first.setdefault((prompt.text, prompt.messages), index)
         return list(first.values())
 
     def facts(self) -> dict[str, Any]:
-        """What evidence keeps of the pool."""
+        """Return the facts of the pool that evidence records."""
         return {
             "digest": self.digest,
             "file_sha256": self.file_sha256,
@@ -190,10 +195,10 @@ class PromptSet:
 
 
 def build_prompts(spec: PromptSpec, *, requests: int | None, seed: int, words: str = "") -> PromptSet:
-    """Make the pool; to be called before the measured time. The same arguments give the same pool, everywhere.
+    """Make the pool before the measured time. The same arguments give the same pool everywhere.
 
-    `requests` is how many will be sent, warm-up included, where that is known; `seed` stands in where the spec has
-    none, and `words`, if given, for the words alone. A pool for fewer requests is the beginning of one for more.
+    `requests` is the number that will be sent, including warm-up, if known. `seed` is used if the spec has none, and
+    `words`, if given, for the words alone. A pool for fewer requests is the beginning of one for more.
     """
     wording: int | str = (words or seed) if spec.seed is None else spec.seed
     seed = seed if spec.seed is None else spec.seed
@@ -221,7 +226,8 @@ def _of_file(spec: DatasetPrompts, data: PromptDataset, seed: int) -> Iterator[t
 def _pool(
     made: Iterator[tuple[Prompt, ...]], distinct: int | None, requests: int | None
 ) -> Iterator[tuple[Prompt, ...]]:
-    """So many conversations as are to be distinct, or enough of them for the requests, as far as memory goes."""
+    """Yield the number of conversations that are to be distinct, or enough for the requests, within the memory
+    limit."""
     wanted = min(requests or MAX_DEFAULT_PROMPTS, MAX_DEFAULT_PROMPTS)
     prompts = size = 0
     for number, turns in enumerate(islice(made, distinct), 1):

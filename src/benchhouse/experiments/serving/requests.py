@@ -1,4 +1,4 @@
-"""Requests of a serving trial: the prompts as the driver sends them, and the tally of what comes back."""
+"""Requests of a serving trial: the prompts as the driver sends them, and the tally of the replies."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -31,21 +31,21 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
 
 _FEWEST_PROMPTS = 1000
-_USUAL_EVENTS = 100  # of an answer whose length is left to the model
+_USUAL_EVENTS = 100  # of an answer whose length the model decides
 
 
 class RequestFacts(NamedTuple):
-    """What a tally must know of a request; the text is in the bytes already."""
+    """Facts that a tally needs about a request; the text is already in its bytes."""
 
     output_tokens: int | None
-    input_tokens: int | None = None  # by the target's tokenizer, where there is one
+    input_tokens: int | None = None  # by the target's tokenizer, if there is one
 
 
 class PromptRequests:
-    """Made before the measured time."""
+    """All requests of a trial, made before the measured time."""
 
     def __init__(self, target: ServingTarget, urls: Sequence[str], workload: ServingWorkload, ctx: Context) -> None:
-        """The requests are the same for all `urls`; their Host is that of the first."""
+        """Make the requests, which are the same for all `urls`; their Host is that of the first."""
         self._spec = workload.asked
         self._slo = workload.objectives
         self._batch = workload.batch
@@ -63,7 +63,7 @@ class PromptRequests:
             batch=self._batch,
             extra=target.extra,
             keep_text=chatting or self._tokens is not None,
-            keep_thoughts=self._tokens is not None and not chatting,  # a conversation's history is without thoughts
+            keep_thoughts=self._tokens is not None and not chatting,  # a conversation's history has no thoughts
         )
         make: TextDriver = ctx.driver(target.driver)
         model = target.model or _only_model(urls, target)
@@ -77,11 +77,11 @@ class PromptRequests:
             self.source = RequestPool(planned, ctx.seed, events=_mean_events(planned) if target.stream else 1.0)
 
     def _planned(self, number: int) -> Planned:
-        """The n-th request; a batch that the pool's end would cut short goes on with its start."""
+        """Return the n-th request; a batch at the end of the pool continues with its start."""
         prompts = [self.prompts[number * self._batch + place] for place in range(self._batch)]
         output_tokens = max(prompt.output_tokens or 0 for prompt in prompts) * self._batch
         input_tokens = None
-        if count := self._tokens:  # what a chat's template adds only the server knows
+        if count := self._tokens:  # only the server knows what a chat template adds
             input_tokens = sum(count(message["content"]) for prompt in prompts for message in prompt.as_messages())
         data = self._driver.request(prompts if self._batch > 1 else prompts[0])
         return Planned(RequestFacts(output_tokens or None, input_tokens), data)
@@ -91,21 +91,21 @@ class PromptRequests:
 
     @property
     def tally(self) -> Callable[[], ServingTally]:
-        return partial(ServingTally, self._slo, self._tokens)  # fit to be sent to another node
+        return partial(ServingTally, self._slo, self._tokens)  # can be sent to another node
 
     def repeats(self, requests: int) -> float:
-        """Share of so many requests that said what an earlier one had said."""
+        """Return the share of `requests` requests that repeat an earlier one."""
         prompts = requests * self._batch
         return self.prompts.repeats(prompts) / prompts if prompts else 0.0
 
     @property
     def mean_input(self) -> float | None:
-        """Tokens that were asked of a prompt, on average; None where the workload asks for none."""
+        """Mean requested tokens of the prompts of a request; None if the workload requests none."""
         mean = None if isinstance(self._spec, ConversationPrompts) else self.prompts.mean_input
         return None if mean is None else self._batch * mean
 
     def shared_share(self, tally: ServingTally) -> float:
-        """Share of the input that was asked to be as before: a shared prefix, or a conversation's history."""
+        """Return the share of input that was requested to be repeated: a shared prefix, or a conversation's history."""
         if isinstance(self._spec, ConversationPrompts):
             return 1.0
         if isinstance(self._spec, SyntheticPrompts) and self._spec.shared_prefix_tokens and tally.input_tokens:
@@ -114,12 +114,12 @@ class PromptRequests:
 
 
 def _mean_events(planned: Sequence[Planned]) -> float:
-    """Tokens of an answer, as far as they are asked for."""
+    """Return the mean requested tokens per answer, with a usual number if none is requested."""
     return sum(plan.item.output_tokens or _USUAL_EVENTS for plan in planned) / max(len(planned), 1)
 
 
 class Conversations:
-    """Turns of conversations, each with the real answers before it; as many conversations at a time as requests."""
+    """Turns of conversations, each with the real answers before it; one conversation per concurrent request."""
 
     needs_replies = True
     events = float(_USUAL_EVENTS)
@@ -128,7 +128,7 @@ class Conversations:
     def __init__(self, prompts: PromptSet, driver: HttpDriver, seed: int, think_time_s: float = 0.0) -> None:
         self.seed = seed
         self._prompts, self._driver, self._think_ns = prompts, driver, round(think_time_s * 1e9)
-        self._ready: deque[tuple[int, Prompt]] = deque()  # next turns whose history is known, and from when they may go
+        self._ready: deque[tuple[int, Prompt]] = deque()  # next turns whose history is known, and their earliest time
         self._begun = 0
 
     def take(self, index: int) -> Planned:
@@ -146,7 +146,8 @@ class Conversations:
 
 
 def _expected(workload: ServingWorkload) -> int:
-    """Requests that will be sent, warm-up included; a guess where only the server's speed will tell."""
+    """Return the number of requests that will be sent, including warm-up; a guess if it depends on the server's
+    speed."""
     requested = workload.requests or 0
     if requested and not workload.warmup and not workload.cooldown:
         return requested
@@ -161,7 +162,7 @@ def _expected(workload: ServingWorkload) -> int:
 
 
 def _only_model(urls: Sequence[str], target: ServingTarget) -> str:
-    """The name of the one model that the server has; of several, the first that can be reached."""
+    """Return the name of the only model of the first server that can be reached."""
     for url in urls[:-1]:
         with suppress(NotReached):
             return _model_at(url, target)

@@ -1,7 +1,7 @@
-"""Whether a window was one steady state: sums over time, and tests that natural variance passes.
+"""Check whether a window was one steady state: sums over time, and tests that natural variance passes.
 
-Every test is built for a false alarm in one of a thousand clean trials (`ALPHA`), and keeps silent where the data can't
-carry it. Simulated queues beyond 90% of their capacity, which wander for as long as a short window, gave up to eight.
+Every test is built for one false alarm in a thousand clean trials (`ALPHA`), and gives no result if the data does not
+suffice. Simulated queues beyond 90% of their capacity, which wander for as long as a short window, gave up to eight.
 """
 
 import math
@@ -15,23 +15,23 @@ from typing import NamedTuple
 from benchhouse.load.answers import bins
 
 ALPHA = 0.001
-_SILENCE_ALPHA = ALPHA / 10  # for tails somewhat heavier than exponential, as mixed lengths have
+_SILENCE_ALPHA = ALPHA / 10  # for tails somewhat heavier than exponential, such as those of mixed lengths
 Z = 3.9  # of the normal law: ALPHA for two sides, two series, and the better of two shapes
 MOST_BATCHES = 30
 FEWEST_BATCHES = 6
-_LEAST_IN_BATCH = 8  # the mean of so few exponential times is near enough to normal
+_LEAST_IN_BATCH = 8  # the mean of this many exponential times is close enough to normal
 _FEWEST_INDEPENDENT = 6.0
-_FEWEST_RANKED = 10  # the order of fewer batches is too often a chance
+_FEWEST_RANKED = 10  # the order of fewer batches is too often chance
 _FEWEST_STEPS = 20
 _STEPS_BACK = 1 / 7
 _MOST_BINS = 1024
 _TAIL = 10
 _SILENCE_BIN_NS = 10_000_000
-_MOST_SILENCE_BINS = 100_000  # then bins of twice the width
+_MOST_SILENCE_BINS = 100_000  # beyond it, bins double their width
 
 
 class LatencyBatch(NamedTuple):
-    """Neighbouring requests, in the order in which they were due."""
+    """Neighboring requests, in the order in which they were due."""
 
     at_s: float
     ttft_ms: float
@@ -39,7 +39,7 @@ class LatencyBatch(NamedTuple):
 
 
 class LatencyHistory:
-    """Latencies over the time of the window, in at most 1,024 bins: their width doubles when a load outgrows them."""
+    """Latencies over the time of the window, in at most 1,024 bins, whose width doubles when a load outgrows them."""
 
     def __init__(self) -> None:
         self._width_ns = 10_000_000
@@ -60,11 +60,13 @@ class LatencyHistory:
             self._take(place * other._width_ns // self._width_ns, theirs)
 
     def batches(self, window_s: float, *, queued: bool) -> list[LatencyBatch]:
-        """At most 30 of equally many requests, at least 8; none where there would be fewer than 6.
+        """Return at most 30 batches of equally many requests, at least 8 each; empty if there are fewer than 6.
 
-        In a closed loop each holds at least twice the requests that were in flight at a time: what one request waits
-        for another then stays within a batch, and batches are independent. In an open loop (`queued`) no batch is
-        long enough for that, and tests go by how alike neighbours are.
+        In a closed loop, each holds at least twice the requests that were in flight at a time: the wait of one request
+        for
+        another then stays within a batch, and batches are independent. In an open loop (`queued`), no batch is long
+        enough for
+        that, and tests use the similarity of neighbors.
         """
         rows = [(place, *self._bins[place]) for place in sorted(self._bins)]
         total = sum(row[1] for row in rows)
@@ -80,7 +82,7 @@ class LatencyHistory:
         return batches if len(batches) >= FEWEST_BATCHES else []
 
     def first_and_last_third(self) -> tuple[float, float]:
-        """Mean end-to-end latency of the earliest and of the latest third of the window's bins, in ms."""
+        """Return the mean end-to-end latency of the earliest and of the latest third of the window's bins, in ms."""
         if not self._bins:
             return 0.0, 0.0
         edge = (max(self._bins) + 1) / 3
@@ -101,7 +103,7 @@ class LatencyHistory:
 
 
 class Silence:
-    """Hears of every answer when it is complete; `gaps` tells the times without output while something was waiting."""
+    """Times without output while a request was waiting, from the complete answers that are added."""
 
     def __init__(self) -> None:
         self._width_ns = _SILENCE_BIN_NS
@@ -109,7 +111,7 @@ class Silence:
         self._waits: dict[int, int] = {}  # bin -> requests that began waiting minus those that ended
 
     def hear(self, start_ns: int, sent_ns: int, ended_ns: int, stamps: "array[int]") -> None:
-        """One answer, by the same clock as the start of the window."""
+        """Add one complete answer, by the same clock as the start of the window."""
         width = self._width_ns
         self._sounds.update(bins(stamps, start_ns, width))
         self._wait((sent_ns - start_ns) // width, 1)
@@ -126,10 +128,12 @@ class Silence:
             self._wait(place // factor, count)
 
     def gaps(self, window_s: float) -> list[tuple[float, float]]:
-        """Times of the window without any output while a request was waiting: for how long, and from when, in seconds.
+        """Return the length and the start, in seconds, of times of the window without output while a request was
+        waiting.
 
-        Of requests that were answered well, to 10 ms (less for windows of more than a quarter of an hour). What
-        precedes the first output of all is none: it has to come from somewhere.
+        Only successful requests count. Times are exact to 10 ms (less for windows of more than a quarter of an hour).
+        The time
+        before the very first output is excluded: it has to come from somewhere.
         """
         end = round(window_s * 1e9) // self._width_ns
         first = min(self._sounds, default=0)
@@ -149,7 +153,8 @@ class Silence:
         self._waits[place] = self._waits.get(place, 0) + count
 
     def _widen(self) -> None:
-        """A narrower one that is merged later still fits: widths are powers of two of each other."""
+        """Double the width. A narrower Silence that is merged later still fits: widths are powers of two of
+        each other."""
         self._width_ns *= 2
         self._sounds = {place // 2 for place in self._sounds}
         waits, self._waits = self._waits, {}
@@ -158,7 +163,7 @@ class Silence:
 
 
 class LatencyShift(NamedTuple):
-    """A level, and the other one that it went to."""
+    """A level, and the level that follows it."""
 
     before: float
     after: float
@@ -170,13 +175,13 @@ class LatencyShift(NamedTuple):
 
 
 def cold_start(at_s: Sequence[float], means: Sequence[float], *, queued: bool, factor: float) -> LatencyShift | None:
-    """A slow beginning: the first batch against the last two thirds, by the law of a mean of one batch. `queued`: open
-    loop, where neighbouring batches may wait in one queue."""
+    """Detect a slow beginning: compare the first batch with the last two thirds, by the distribution of the mean of one
+    batch. None if there is none. `queued`: open loop, in which neighboring batches may wait in one queue."""
     rest = means[len(means) // 3 :]
     usual = sum(rest) / len(rest)
     if means[0] <= factor * usual or min(rest) <= 0:
         return None
-    logs = [math.log(mean) for mean in rest]  # means of skewed times are skewed themselves, their logarithms less so
+    logs = [math.log(mean) for mean in rest]  # means of skewed times are skewed too, their logarithms less so
     level = sum(logs) / len(logs)
     spread, independent = _noise(logs, [level] * len(logs), queued, fitted_terms=1)
     if independent < _FEWEST_INDEPENDENT / 2:
@@ -188,13 +193,17 @@ def cold_start(at_s: Sequence[float], means: Sequence[float], *, queued: bool, f
 
 
 def drift(at_s: Sequence[float], means: Sequence[float], *, queued: bool, share: float) -> LatencyShift | None:
-    """A lasting change of more than `share` from the first to the last third: medians, which hiccups don't move.
+    """Detect a lasting change of more than `share` from the first to the last third, by medians, which outliers don't
+    move.
 
-    Sure is what the ranks of the batches say (their values where they are few): the better of a slope and a step in
-    the middle, against the noise. In an open loop a queue makes neighbouring batches alike, and a queue that wanders
-    is no drift: there the noise counts by the number of independent batches that its autocorrelation leaves. Where it
-    leaves too few, as a change much smoother than the noise does too, the steps must go one way, as no queue goes. A
-    closed loop has no such queue.
+    The change must be significant in the ranks of the batches (their values if they are few): the better of a slope and
+    a
+    step in the middle, against the noise. In an open loop, a queue makes neighboring batches alike, and a queue that
+    wanders is not drift: the noise there counts by the number of independent batches that its autocorrelation leaves.
+    If
+    that is too few, which a change much smoother than the noise also causes, the steps must go one way, as those of a
+    queue
+    never do. A closed loop has no such queue.
     """
     if len(means) < FEWEST_BATCHES:
         return None
@@ -215,9 +224,11 @@ def drift(at_s: Sequence[float], means: Sequence[float], *, queued: bool, share:
 
 
 def longest_silence(silences: Sequence[tuple[float, float]]) -> tuple[float, float, float] | None:
-    """The longest silence, when it began, and the longest to expect from the others; None for too few of them. Their
-    upper tail is taken as exponential; the limit is that of the largest of as many new draws, their mean only
-    estimated."""
+    """Return the longest silence, its start, and the longest to expect from the others; None if there are too few of
+    them.
+    Their upper tail is taken as exponential; the limit is that of the largest of equally many new draws, with an
+    estimated
+    mean."""
     if len(silences) <= _TAIL:
         return None
     (length_s, began_s), *others = sorted(silences, reverse=True)
@@ -228,9 +239,10 @@ def longest_silence(silences: Sequence[tuple[float, float]]) -> tuple[float, flo
 
 
 def queue_growth(due: Sequence[int], ended: Sequence[int]) -> tuple[int, float] | None:
-    """By how many requests the queue grew until the end, and the share of what was due that ended; None if it settles.
+    """Return the growth of the queue until the end, in requests, and the share of due requests that ended; None if it
 
-    The rows are seconds. A queue that is just not overloaded wanders like a sum of independent steps, one for each
+    settles. The rows are seconds. A queue that is just not overloaded wanders like a sum of independent steps, one for
+    each
     arrival and departure: growth beyond four times the root of their number has a chance below ALPHA.
     """
     grown = list(accumulate(came - went for came, went in zip(due, ended, strict=True)))
@@ -241,7 +253,8 @@ def queue_growth(due: Sequence[int], ended: Sequence[int]) -> tuple[int, float] 
 
 
 def _fit(shape: Sequence[float], means: Sequence[float]) -> tuple[list[float], list[float], float]:
-    """Least squares of a constant and `shape`: the fitted values, the shape around its mean, and its slope."""
+    """Fit a constant and `shape` by least squares. Return the fitted values, the shape around its mean, and its
+    slope."""
     middle, level = sum(shape) / len(shape), sum(means) / len(means)
     centred = [x - middle for x in shape]
     slope = sum(x * y for x, y in zip(centred, means, strict=True)) / sum(x * x for x in centred)
@@ -249,7 +262,8 @@ def _fit(shape: Sequence[float], means: Sequence[float]) -> tuple[list[float], l
 
 
 def _one_way(means: Sequence[float]) -> bool:
-    """Whether hardly a step goes back: so went four of 18,000 simulated queues from 0.9 to 1.0 of their capacity."""
+    """Return whether hardly a step goes back: true for four of 18,000 simulated queues at 0.9 to 1.0 of their
+    capacity."""
     if len(means) < _FEWEST_STEPS:
         return False
     rising = sum(after > before for before, after in pairwise(means))
@@ -262,9 +276,9 @@ def _ranks(means: Sequence[float]) -> list[float]:
 
 
 def _noise(means: Sequence[float], fitted: Sequence[float], queued: bool, fitted_terms: int) -> tuple[float, float]:
-    """Standard deviation of a batch, and how many independent ones the batches are worth."""
+    """Return the standard deviation of a batch, and the number of independent batches that the batches are worth."""
     n = len(means)
-    if not queued:  # by neighbours' differences, which a change of level hardly enters; worth two thirds of a variance
+    if not queued:  # by differences of neighbors, which a change of level hardly enters; worth two thirds of a variance
         return math.sqrt(sum((b - a) ** 2 for a, b in pairwise(means)) / 2 / (n - 1)), 1 + (n - 1) * 2 / 3
     if n <= 5:
         return 0.0, 0.0
@@ -273,14 +287,14 @@ def _noise(means: Sequence[float], fitted: Sequence[float], queued: bool, fitted
     if not squares:
         return 0.0, float(n)
     likeness = sum(a * b for a, b in pairwise(rest)) / squares
-    likeness = (likeness * n + fitted_terms) / (n - 2 - fitted_terms)  # what is fitted makes neighbours look less alike
+    likeness = (likeness * n + fitted_terms) / (n - 2 - fitted_terms)  # fitted terms make neighbors look less alike
     likeness = max(likeness + fitted_terms * math.sqrt(max(1 - likeness**2, 0.0) / n), 0.0)  # on the safe side
     independent = n * (1 - likeness) / (1 + likeness) if likeness < 1 else 0.0
     return math.sqrt(squares / (n - fitted_terms)), independent
 
 
 def _t_limit(df: float) -> float:
-    """Student's quantile for Z of the normal law, by its expansion in 1/df: 4% too low at 6, an eighth at 4."""
+    """Return Student's quantile for Z of the normal law, by its expansion in 1/df: 4% too low at 6, an eighth at 4."""
     df = max(df, 1.0)
     first = (Z**3 + Z) / 4
     second = (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96

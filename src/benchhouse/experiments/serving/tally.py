@@ -1,4 +1,4 @@
-"""What is kept of the replies of an inference server: token latencies, token counts, and traces of contamination."""
+"""The tally of the replies of an inference server: token latencies, token counts, and traces of contamination."""
 
 from array import array
 from collections import Counter
@@ -14,10 +14,12 @@ from benchhouse.load.streams import ValueStream
 
 
 class ServingTally:
-    """Latencies count from when a request was due; `*_sent` from when it was really sent (the same in a closed loop).
+    """Latencies and counts of the replies. Latencies count from when a request was due, `*_sent` from when it was sent
+    (the
 
-    A request that failed is in no latency. Gaps are between events that brought output: a server may put several
-    tokens into one, so token rates use the server's own count, or that of `count_tokens` where the server has none.
+    same in a closed loop). A failed request is excluded from every latency. Gaps are between events that brought
+    output: a
+    server may put several tokens into one, so token rates use the server's count, or that of `count_tokens` without it.
     """
 
     STREAMS = ("ttft", "ttft_sent", "itl", "tpot", "e2e", "e2e_sent", "jitter")
@@ -28,17 +30,17 @@ class ServingTally:
         self.ttft, self.ttft_sent, self.itl, self.tpot, self.e2e, self.e2e_sent, self.jitter = (
             ValueStream() for _ in self.STREAMS
         )
-        self.requests = 0  # good and measured
+        self.requests = 0  # successful and measured
         self.events = 0
         self.input_tokens = 0
         self.output_tokens = 0
         self.cached_tokens = 0
-        self.without_usage = 0  # nobody counted the output
-        self.without_input = 0  # nobody counted the input
-        self.counted_here = 0  # of the good and measured, output counted by `count_tokens`
-        self.short = 0  # ended before the number of tokens asked for
+        self.without_usage = 0  # answers whose output was not counted
+        self.without_input = 0  # answers whose input was not counted
+        self.counted_here = 0  # successful and measured, with output counted by `count_tokens`
+        self.short = 0  # answers with fewer tokens than requested
         self.merged = 0  # answers with fewer events than tokens, beyond the one token that only ends an output
-        self.tokens_in_window = 0.0  # of all requests, by the stamps of their events
+        self.tokens_in_window = 0.0  # of all requests, by the times of their events
         self.finishes: Counter[str] = Counter()
         self.history = LatencyHistory()  # of the window, by when requests were due
         self.silence = Silence()
@@ -57,7 +59,7 @@ class ServingTally:
         return self._measure(call, reply, stamps, start_ns) if reply.error is None else missed(self.slo, None)
 
     def _place(self, call: Call, stamps: "array[int]", reply: CallResult, start_ns: int, end_ns: int) -> None:
-        """Where in the window there was output, whether the request is measured or not."""
+        """Count the output within the window, whether or not the request is measured."""
         if stamps[0] >= start_ns and stamps[-1] < end_ns:
             inside = len(stamps)
         else:
@@ -91,7 +93,9 @@ class ServingTally:
         return missed(self.slo, times)
 
     def _gaps(self, between: "array[int]", changes: int, unsure: Sequence[int]) -> None:
-        """Between events that may have come `unsure` earlier: a gap is then longer after it, and shorter before it."""
+        """Add gaps between events that may have come `unsure` earlier: the gap after such an event is then longer, and
+        the one
+        before it shorter."""
         self.itl.extend_unsure(between, unsure[1:], unsure[:-1])
         if count := len(between) - 1:
             most = 4 * sum(unsure) // count  # each event is in two gaps, each gap in two changes
@@ -110,7 +114,7 @@ class ServingTally:
         self.finishes[reply.finish] += 1
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a load process hands back: all but the tokenizer."""
+        """Return the state that a load process sends back: everything but the tokenizer."""
         return self.__dict__ | {"_count_tokens": None}
 
     def streams(self) -> list[ValueStream]:

@@ -1,1 +1,1 @@
-"""Programs that run under the Python of the trainer, because that one has torch: they import nothing of ours."""
+"""Programs that run under the trainer's Python, because it has torch: they import none of our modules."""

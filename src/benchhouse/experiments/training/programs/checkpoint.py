@@ -20,13 +20,13 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, zeros
 
 BLOCK = 1 << 20
-WAIT_S = 3600.0  # for other ranks: the experiment has a limit of its own
+WAIT_S = 3600.0  # for other ranks: the experiment has its own limit
 
 Result = TypeVar("Result")
 
 
 class Checkpoints:
-    """Where checkpoints lie: folders below a folder, or prefixes below an s3:// address."""
+    """The place of checkpoints: folders below a folder, or prefixes below an s3:// address."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.root, self.fsync = options["root"], options["fsync"]
@@ -35,7 +35,8 @@ class Checkpoints:
             import s3fs  # noqa: F401 - torch would not say what is missing
 
     def writer(self, where: str) -> dict[str, Any]:
-        """Arguments of a save. torch chooses the writer for S3 itself, with what that one does by default."""
+        """Return the arguments of a save. torch chooses the writer for S3 itself, with the default settings of that
+        writer."""
         if self.remote:
             return {"checkpoint_id": where}
         return {"storage_writer": dcp.FileSystemWriter(where, sync_files=self.fsync)}
@@ -48,7 +49,7 @@ class Checkpoints:
         return sum(path.stat().st_size for path in Path(where).rglob("*"))
 
     def probe(self, size: int) -> None:
-        """Write as many bytes as a rank's share has, without torch in between. Raises OSError."""
+        """Write the size of a rank's share without torch in between. Raise OSError if that fails."""
         if not self.remote:
             with tempfile.TemporaryFile(dir=self.root, buffering=0) as file:
                 for begin in range(0, size, BLOCK):
@@ -56,7 +57,7 @@ class Checkpoints:
                 os.fsync(file.fileno())
 
     def drop_cache(self, where: str) -> None:
-        """Pages of its files; those that are not on the device yet are written first."""
+        """Drop the cached pages of its files; pages that are not on the device yet are written first."""
         for path in Path(where).rglob("*"):
             file = os.open(path, os.O_RDONLY)
             os.fsync(file)
@@ -65,13 +66,13 @@ class Checkpoints:
 
 
 def empty_state(options: dict[str, Any], mesh: DeviceMesh) -> dict[str, Any]:
-    """Tensors of float32, each sharded over all ranks as FSDP2 does."""
+    """Return tensors of float32, each sharded over all ranks as FSDP2 does."""
     names = [f"parameter.{number:04d}" for number in range(options["tensors"])]
     return {name: zeros(options["elements"], device_mesh=mesh, placements=[Shard(0)]) for name in names}
 
 
 def state_of(where: str, mesh: DeviceMesh) -> tuple[dict[str, Any], int]:
-    """As empty as it must be to take a checkpoint that is there, and the bytes of its tensors."""
+    """Return an empty state that fits an existing checkpoint, and the bytes of its tensors."""
     state: dict[str, Any] = {}
     total = 0
     for name, item in dcp.FileSystemReader(where).read_metadata().state_dict_metadata.items():
@@ -99,7 +100,7 @@ def train(state: dict[str, Any]) -> None:
 
 
 def digest(state: dict[str, Any]) -> str:
-    """Of this rank's share."""
+    """Return the digest of this rank's share."""
     total = hashlib.sha256()
     for name in sorted(state):
         total.update(state[name].to_local().cpu().numpy())
@@ -107,7 +108,9 @@ def digest(state: dict[str, Any]) -> str:
 
 
 def save(state: dict[str, Any], where: str, places: Checkpoints, mode: str) -> dict[str, Any]:
-    """Times of this rank: what training waits for, and until all is written. Meanwhile, training goes on."""
+    """Save the state while training continues. Return the times of this rank: when training may continue, and when all
+    is
+    written."""
     distributed.barrier()
     expected = digest(state)
     distributed.barrier()
@@ -137,7 +140,7 @@ def load(state: dict[str, Any], where: str, places: Checkpoints, drop: bool) -> 
 
 
 def fetched_bytes() -> "int | None":
-    """What the kernel fetched from devices for this process."""
+    """Return the bytes that the kernel fetched from devices for this process; None if unknown."""
     try:
         lines = Path("/proc/self/io").read_text().splitlines()
         return int(dict(line.split(": ") for line in lines)["read_bytes"])
@@ -146,8 +149,9 @@ def fetched_bytes() -> "int | None":
 
 
 def attempt(what: str, call: Callable[[], Result], probe: Callable[[], object] = int) -> Result:
-    """Its result; else the end of this rank with the cause. torch tells of a write that failed only that some position
-    is not the expected one: where `probe` fails too, that is the cause."""
+    """Return the result of `call`, or end this rank with the cause of its failure. torch reports of a failed write only
+    that
+    some position is not the expected one: if `probe` fails too, its error is the cause."""
     try:
         return call()
     except (Exception, dcp.CheckpointException) as error:  # noqa: BLE001 - whatever a storage raises
@@ -167,7 +171,7 @@ def say(record: dict[str, Any]) -> None:
 
 
 def save_and_load(number: int, state: dict[str, Any], options: dict[str, Any], mesh: DeviceMesh) -> None:
-    """The checkpoint goes afterwards; from S3 with all that the trial has there."""
+    """Save and load once, then remove the checkpoint. On S3 it is removed later, with everything of the trial."""
     rank, places = distributed.get_rank(), Checkpoints(options)
     where, share = f"{places.root}/{number}", sum(tensor.to_local().nbytes for tensor in state.values())
     record = attempt("saved", lambda: save(state, where, places, options["mode"]), lambda: places.probe(share))

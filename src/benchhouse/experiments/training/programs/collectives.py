@@ -1,7 +1,9 @@
-"""One rank of `training.collectives`: do one operation over and over, and print when each round began and ended.
+"""One rank of `training.collectives`: repeat one operation, and print when each round began and ended.
 
-Started by the rank's variables (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, ...). Prints lines of JSON that begin with
-`{"collective": ...`: what ran, and after the last round the rounds, the bytes and how many elements were wrong.
+It is started with the variables of a rank (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, ...). It prints lines of JSON that
+begin
+with `{"collective": ...`: versions and device, and after the last round the rounds, the bytes, and the number of wrong
+elements.
 """
 
 import argparse
@@ -19,8 +21,8 @@ try:
 except ImportError as error:
     sys.exit(f"no torch: {error}")
 
-CHUNK = 16  # bytes that the share of a rank is a multiple of, as in nccl-tests
-EXACT = 256  # integers up to it are exact in every type
+CHUNK = 16  # the share of a rank is a multiple of this many bytes, as in nccl-tests
+EXACT = 256  # integers up to this are exact in every type
 
 
 def main() -> None:
@@ -48,7 +50,7 @@ def main() -> None:
     operation = CollectiveOperation(options.operation, options.bytes, getattr(torch, options.dtype), device)
     try:
         wrong = operation.check()
-    except RuntimeError as error:  # NotImplementedError is one
+    except RuntimeError as error:  # includes NotImplementedError
         if isinstance(error, NotImplementedError) or "support" in str(error) or "implement" in str(error):
             _say("unsupported", error=str(error).strip().splitlines()[0])
         raise
@@ -63,7 +65,8 @@ def main() -> None:
 
 
 def measure_rounds(operation: "CollectiveOperation", options: argparse.Namespace) -> list[tuple[float, float]]:
-    """Both ends of each round, by the node's monotonic clock; a round is `iterations` operations back to back."""
+    """Return both ends of each round, by the node's monotonic clock; a round is `iterations` operations back to
+    back."""
     rank, seconds, when = options.late.split(":") if options.late else ("-1", "0", "")
     late_s = float(seconds) if int(rank) == dist.get_rank() else 0.0
     operation.reset()
@@ -88,7 +91,7 @@ def measure_rounds(operation: "CollectiveOperation", options: argparse.Namespace
 
 class CollectiveOperation:
     """One operation on buffers of this rank. `bytes` is its size as nccl-tests counts it: of the whole array, of which
-    all_gather, reduce_scatter and all_to_all give each rank an equal share, rounded down."""
+    all_gather, reduce_scatter, and all_to_all give each rank an equal share, rounded down."""
 
     def __init__(self, name: str, size: int, dtype: "torch.dtype", device: "torch.device") -> None:
         self.name, self.device = name, device
@@ -126,23 +129,23 @@ class CollectiveOperation:
         dist.all_to_all_single(self.taken, self.sent)
 
     def _send_recv(self) -> None:
-        """To the next rank and from the one before, at the same time."""
+        """Send to the next rank and receive from the previous one, at the same time."""
         after, before = (self.rank + 1) % self.world, (self.rank - 1) % self.world
         both = [dist.P2POp(dist.isend, self.sent, after), dist.P2POp(dist.irecv, self.taken, before)]
         for work in dist.batch_isend_irecv(both):
             work.wait()
 
     def finish(self) -> None:
-        """Wait for what a device still does."""
+        """Wait for the work of the device."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
     def reset(self) -> None:
-        """Zeros: sums that are made in place again and again would overflow."""
+        """Set the buffer to zero: sums that are repeated in place would overflow."""
         self.sent.zero_()
 
     def check(self) -> int:
-        """Do it once with numbers that are known, and count the elements that came out wrong."""
+        """Run the operation once with known numbers, and count the wrong elements."""
         self.sent.copy_(self._numbers(self.rank, 0, len(self.sent)))
         if self.taken is not self.sent:
             self.taken.fill_(-1)
@@ -151,7 +154,7 @@ class CollectiveOperation:
         return int((self.taken != self._expected()).sum())
 
     def _numbers(self, rank: int, begin: int, count: int) -> "torch.Tensor":
-        """What a rank sends: small integers, so that sums over all ranks are exact."""
+        """Return the numbers that a rank sends: small integers, so that sums over all ranks are exact."""
         places = torch.arange(begin, begin + count, device=self.device)
         if self.world > EXACT // 7:
             return (places % self.world == rank).to(self.dtype)
@@ -184,19 +187,19 @@ def _device(backend: str) -> "torch.device":
 
 
 def _clock() -> str:
-    """Which monotonic clock this is: that of a kernel, and of a time namespace where the kernel has them."""
+    """Identify the monotonic clock: that of a kernel, and of a time namespace if the kernel has them."""
     boot, space = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/time")
     return f"{boot.read_text().strip()} {space.readlink() if space.is_symlink() else ''}"
 
 
 def _waited_s() -> float:
-    """How long threads of this process have waited for a core, by the kernel; 0 where it does not say."""
+    """Return how long threads of this process have waited for a core, by the kernel; 0 if unknown."""
     waits = (path.read_text().split()[1] for path in Path("/proc/self/task").glob("*/schedstat"))
     return sum(map(int, waits)) / 1e9
 
 
 def _say(what: str, **items: object) -> None:
-    """A whole line by one write, whatever else prints."""
+    """Print a whole line with one write, whatever else prints."""
     sys.stdout.write(json.dumps({"collective": what, "rank": int(os.environ["RANK"]), **items}) + "\n")
     sys.stdout.flush()
 

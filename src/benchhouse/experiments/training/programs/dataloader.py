@@ -1,4 +1,4 @@
-"""One rank of `training.dataloader`: torch's DataLoader over samples of a known size, and a consumer that stands for an
+"""One rank of `training.dataloader`: torch's DataLoader over samples of a known size, and a consumer that simulates an
 accelerator. Its one argument is JSON; it prints a line of JSON for each batch and each epoch."""
 
 import json
@@ -14,13 +14,13 @@ import torch
 from torch import distributed
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-SPIN_S = 3e-4  # before its end, the planted computation doesn't sleep: that would last too long
+SPIN_S = 3e-4  # before its end, the simulated computation doesn't sleep: that would last too long
 
 Sample = tuple[int, torch.Tensor]
 
 
 class Store:
-    """Reads whole files, or opens them: of a folder, or of S3 by s3fs, whose connections each process makes itself."""
+    """Reads or opens whole files of a folder, or of S3 with s3fs, whose connections each process makes itself."""
 
     def __init__(self, root: str) -> None:
         self.root, self._remote = root, None
@@ -48,7 +48,7 @@ class Store:
 
 
 class Files:
-    """A file a sample, in any order."""
+    """One file per sample, in any order."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.store, self.sample_s, self.in_folder = Store(options["root"]), options["sample_s"], options["in_folder"]
@@ -59,7 +59,7 @@ class Files:
 
 
 class InMemoryData:
-    """No storage at all: what the loader itself costs."""
+    """No storage at all: the cost of the loader itself."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.size, self.sample_s = options["sample_size"], options["sample_s"]
@@ -89,12 +89,12 @@ class Parquet(IterableDataset):  # type: ignore[misc]
 
 
 def as_sample(content: bytearray) -> Sample:
-    """The number of a sample are its first bytes: what arrives can be told from what should."""
+    """Return a sample with its number, which is in its first bytes: it shows whether the expected samples arrived."""
     return int.from_bytes(content[:8], "little"), torch.frombuffer(content, dtype=torch.uint8)
 
 
 def loader_of(options: dict[str, Any], epoch: int, rank: int, world: int) -> DataLoader:
-    """Of this rank's share in this epoch: samples, or row groups of Parquet."""
+    """Return the loader of this rank's share in this epoch: samples, or row groups of Parquet."""
     count = options["samples"]
     if options["kind"] == "parquet":
         count = -(-count // options["row_group"])
@@ -130,7 +130,7 @@ def run_epoch(options: dict[str, Any], epoch: int, rank: int, world: int) -> Non
         done = time.monotonic()
         times.append((asked, got, done, len(batch[0])))
         samples, numbers, size = samples + len(batch[0]), numbers + int(batch[0].sum()), size + batch[1].nbytes
-    del batches  # ends the workers: what they fetched is then counted with this process
+    del batches  # ends the workers: the bytes that they fetched then count for this process
     for number, (asked, got, done, count) in enumerate(times):
         say({"epoch": epoch, "batch": number, "asked": asked, "got": got, "done": done, "samples": count})
     fetched = None if fetched is None else (fetched_bytes() or 0) - fetched
@@ -149,7 +149,7 @@ def meet(world: int) -> None:
 
 
 def drop_cache(root: str) -> None:
-    """Pages of all files; those that are not on the device yet are written first."""
+    """Drop the cached pages of all files; pages that are not on the device yet are written first."""
     for path in Path(root).rglob("*.*"):
         file = os.open(path, os.O_RDONLY)
         os.fsync(file)
@@ -158,7 +158,8 @@ def drop_cache(root: str) -> None:
 
 
 def fetched_bytes() -> "int | None":
-    """What the kernel fetched from devices for this process and those of its children that have ended."""
+    """Return the bytes that the kernel fetched from devices for this process and its ended children; None if
+    unknown."""
     try:
         lines = Path("/proc/self/io").read_text().splitlines()
         return int(dict(line.split(": ") for line in lines)["read_bytes"])

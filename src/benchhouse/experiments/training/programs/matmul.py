@@ -1,9 +1,9 @@
-"""How many FLOPs a second the devices of a node make of large matrix products: a line of JSON for each rank.
+"""FLOPs per second that the devices of a node reach with large matrix products: a line of JSON for each rank.
 
     python matmul.py DTYPE SECONDS RANKS
 
-Each rank is a process; its device is CUDA's LOCAL_RANK, else the CPU with OMP_NUM_THREADS threads. Of each size the
-median over rounds is told, and the best size is the peak.
+Each rank is a process; its device is CUDA's LOCAL_RANK, otherwise the CPU with OMP_NUM_THREADS threads. For each size,
+the median over rounds is reported, and the best size is the peak.
 """
 
 import json
@@ -18,7 +18,7 @@ ROUND_S = 0.05
 
 
 def measure_all(dtype: str, seconds: str, ranks: int) -> int:
-    """Of all ranks at the same time; the exit code of the first that failed."""
+    """Measure all ranks at the same time. Return the exit code of the first that failed; 0 if none did."""
     argv = [sys.executable, __file__, dtype, seconds]
     processes = [subprocess.Popen(argv, env={**os.environ, "LOCAL_RANK": str(rank)}) for rank in range(ranks)]
     return next((code for process in processes if (code := process.wait())), 0)
@@ -52,7 +52,7 @@ def measure(dtype: str, seconds: float) -> None:
             wait()
             took_s = time.perf_counter() - began
             times.append(took_s / count)
-            if len(times) == 1 and took_s < ROUND_S:  # the first one warms up, and says how many fit a round
+            if len(times) == 1 and took_s < ROUND_S:  # the first one warms up, and shows how many fit a round
                 count, times = min(10_000, max(count + 1, int(count * ROUND_S / max(took_s, 1e-6)))), []
         rates[size] = 2 * size**3 / median(times)
     name = torch.cuda.get_device_name(device) if cuda else f"CPU with {torch.get_num_threads()} threads"

@@ -1,4 +1,4 @@
-"""Copy a folder into S3 with s3fs. Its one argument is JSON: `folder` and `root`, an s3:// address."""
+"""Copy a folder to S3 with s3fs. Its one argument is JSON: `folder` and `root`, an s3:// address."""
 
 import json
 import sys
