@@ -1,1 +1,1 @@
-"""Built-in experiments; they enter through the same entry points as a stranger's."""
+"""Built-in experiments; they are registered through the same entry points as those of other packages."""

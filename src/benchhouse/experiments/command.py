@@ -1,4 +1,4 @@
-"""Experiment `command`: how long a program takes, what it costs, and what it says of itself."""
+"""Experiment `command`: how long a program takes, what it costs, and the metrics that it prints."""
 
 import dataclasses
 import gc
@@ -31,7 +31,7 @@ _KEPT_BYTES = 64 * 1024  # of each output that becomes evidence
 _KEPT_FAILURES = 100
 _SHOWN_CHARACTERS = 200  # of a line in a message
 _NAME = r"[A-Za-z_][A-Za-z0-9_-]*"  # of a placeholder
-_RSS_SLACK_KIB = 1024  # the kernel's memory counters lag by some pages a core
+_RSS_SLACK_KIB = 1024  # the kernel's memory counters lag by some pages per core
 
 METRICS = (
     lower(
@@ -70,7 +70,7 @@ _DECLARED = frozenset(metric.name for metric in METRICS)
 
 
 class CommandTarget(Model):
-    """The program: `argv`, or `shell` where a shell is really wanted."""
+    """The program: `argv`, or `shell` if a shell is really needed."""
 
     argv: list[str] = Field(
         default_factory=empty_list, description="Program and arguments, without a shell; relative paths start in `cwd`."
@@ -164,12 +164,12 @@ def _command(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> 
         session.report()
 
 
-# What a program prints can't be known at declaration.
+# The metrics that a program prints are unknown at declaration.
 command = dataclasses.replace(_command, strict_metrics=False)
 
 
 def _fill(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> tuple[CommandTarget, CommandWorkload]:
-    """Replace placeholders in one pass: values are not searched for them; `${name}` is the shell's own and stays."""
+    """Replace placeholders in one pass: values are not searched for them, and the shell's own `${name}` stays."""
     if not workload.values:
         return target, workload
     placeholder = re.compile(rf"(?<!\$)\{{({'|'.join(map(re.escape, workload.values))})\}}")
@@ -197,7 +197,7 @@ def _with_data(target: CommandTarget, workload: CommandWorkload, folder: str) ->
 
 
 def _enter(cwd: str, stack: ExitStack, ctx: Context) -> None:
-    """Change folder once for all executions: `posix_spawn` can't, and a launcher in between would be timed."""
+    """Change the folder once for all executions: `posix_spawn` can't, and a launcher in between would be timed."""
     if cwd:
         before = Path.cwd()
         try:
@@ -236,13 +236,13 @@ class _CommandSession:
         self.small_peaks_kib: list[int] = []
         self.failures = 0
         self.first_failure = ""
-        self.stderr_checked = False  # of a success
+        self.stderr_checked = False  # whether stderr of a successful execution was checked
         self.emit_folder = Path(workload.environment[VARIABLE])
         self.emitted: list[Emitted] = []  # by the last execution
         self.outputs = PrintedValues(workload.metrics, workload.json_lines, _DECLARED)
 
     def warm_up(self) -> None:
-        """Executions that are not measured, but tell the peak memory and what the program prints."""
+        """Run executions that are not measured, but show the peak memory and what the program prints."""
         program = dataclasses.replace(self.program, streams=self.streams.actions(True))
         timeout_s = self.workload.timeout
         for number in range(1, self.workload.warmup + 1):
@@ -315,7 +315,7 @@ class _CommandSession:
         self.ctx.metadata(peak_rss_from=source)
 
     def _check_stderr(self) -> None:
-        """Once a trial: a program may complain and yet call it a success."""
+        """Warn of output on stderr, once per trial: a program may complain and still exit successfully."""
         if not self.stderr_checked and (line := self.streams.first_complaint()):
             self.ctx.warn("stderr_output", line[:_SHOWN_CHARACTERS])
         self.stderr_checked = True
@@ -344,13 +344,13 @@ class _CommandSession:
                 self._keep("prepare")
                 self.ctx.fail("prepare_failed", f"{self.prepare.argv} {_ending(done)}{self._last_line()}")
         self.streams.rewind()
-        collect_emitted(self.emit_folder, 0)  # of a warm-up, or of `prepare`
+        collect_emitted(self.emit_folder, 0)  # records of a warm-up or of `prepare`
 
     def _succeeded(self, done: Finished) -> bool:
         return not done.timed_out and done.exit_code in self.workload.allowed_exit_codes
 
     def _last_line(self) -> str:
-        """What the program printed last, for a message."""
+        """Return the last line that the program printed, for a message."""
         stdout, stderr = self.streams.read(_KEPT_BYTES)
         lines = (stderr.strip() or stdout.strip()).decode(errors="replace").splitlines()
         return f": {lines[-1].strip()[:_SHOWN_CHARACTERS]}" if lines else " and said nothing"

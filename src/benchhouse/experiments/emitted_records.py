@@ -1,4 +1,4 @@
-"""Records that a program emits, with `benchhouse_client` or without: a folder of JSON lines, a file a process."""
+"""Records that a program emits, with `benchhouse_client` or without: a folder of JSON lines, one file per process."""
 
 import json
 import os
@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "BENCHHOUSE_EMIT"
-"""The environment variable that names the folder to programs."""
+"""The environment variable with the folder for programs."""
 _LENT = ("benchhouse_client.py", "benchhouse_training.py")
 _BESIDE_US = Path(__file__).resolve().parents[2]
 LABELS = frozenset({"rank", "step", "t"})
-"""Members that say of what a record is, and are no figures."""
+"""Members that identify a record, and are not values."""
 
 
 @dataclass
 class Emitted:
-    """What one process emitted. Lines that a program of another language writes may lack writer and time."""
+    """Records of one process. Lines that a program in another language writes may lack writer and time."""
 
     writer: dict[str, Any] = field(default_factory=dict)
-    """Who: pid, host, rank, world, local_rank, attempt, and `utc` and `mono`, the same moment by two clocks."""
+    """The process: pid, host, rank, world, local_rank, attempt, and `utc` and `mono`, the same moment by two clocks."""
     records: list[dict[str, Any]] = field(default_factory=list)
     lost: int = 0
-    """Records that the process could not write, or only in part."""
+    """Number of records that the process could not write, or wrote only in part."""
     raw: bytes = b""
 
     @property
@@ -33,8 +33,8 @@ class Emitted:
 
 
 def install_emit_client(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables with which a Python finds the modules that emit, also one that has not installed them; one that has
-    keeps its own. They are copied: what lies beside them here is not for it."""
+    """Return variables with which Python finds the modules that emit, if it has not installed them; installed ones have
+    priority. The modules are copied, so that Python does not find the files next to them."""
     own = folder / "modules"
     own.mkdir()
     for name in _LENT:
@@ -43,7 +43,7 @@ def install_emit_client(folder: Path, environment: Mapping[str, str]) -> dict[st
 
 
 def read_emitted(path: Path, most_bytes: int) -> Emitted:
-    """Of the first `most_bytes` of a file; what lies behind them, or is no line of JSON, counts as lost."""
+    """Read the first `most_bytes` of a file. Content after them, and lines that are not JSON, count as lost."""
     broken = 0
     with path.open("rb") as file:
         emitted = Emitted(raw=file.read(most_bytes))
@@ -67,7 +67,7 @@ def read_emitted(path: Path, most_bytes: int) -> Emitted:
 
 
 def collect_emitted(folder: Path, most_bytes: int) -> list[Emitted]:
-    """What lies in the folder, by name of the file; the files are removed, for the next execution."""
+    """Read the files in the folder, by name, and remove them for the next execution."""
     processes = []
     for path in sorted(folder.glob("*.jsonl")):
         processes.append(read_emitted(path, most_bytes))

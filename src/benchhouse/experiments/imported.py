@@ -1,4 +1,4 @@
-"""Experiment `imported`: what another tool measured, as its importer read it. Nothing is run."""
+"""Experiment `imported`: results of another tool, as its importer read them. Nothing is run."""
 
 import os
 import shutil
@@ -14,11 +14,11 @@ from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.layout import ImportFolder
 from benchhouse.schema.model import Model
 
-_SAME = 1e-9  # sums of the same values in another order, and in other units, differ by less, as a share
+_SAME = 1e-9  # relative difference that other orders of summation and other units can cause
 
 
 class ImportedWorkload(Model):
-    """Which case of which file."""
+    """A case of an imported file."""
 
     reading: InputPath = Field("reading.json", description="What `bench import` read from the file.")
     settings: dict[str, Setting] = Field(
@@ -72,7 +72,7 @@ def _find(reading: ImportedReading, target: dict[str, Setting], settings: dict[s
 
 
 def _emit(series: ReadSeries, folder: ImportFolder, tool: str, ctx: Context) -> list[dict[str, Any]]:
-    """Its values; and what the tool says of them beside what we do."""
+    """Emit the values of a series, and return the tool's own statistics next to ours."""
     metric, values = series.metric, series.values(folder.samples)
     ctx.declare(metric)
     ctx.emit_all(metric.name, values)
@@ -94,7 +94,7 @@ def _emit(series: ReadSeries, folder: ImportFolder, tool: str, ctx: Context) -> 
 
 
 def _keep(original: Path, place: Path) -> None:
-    """The file as evidence; the same bytes on disk where that can be."""
+    """Save the file as evidence, as a hard link if possible."""
     try:
         os.link(original, place)
     except OSError:

@@ -1,6 +1,7 @@
-"""Search a program's output for numbers by a user's patterns, in a process of its own: one that never ends is ended.
+"""Search a program's output for numbers with a user's patterns, in a separate process that is stopped if it takes too
 
-Run as a program it answers each line of JSON on stdin with one on stdout; it imports nothing of ours, so that it
+long.
+Run as a program, it answers each line of JSON on stdin with one on stdout. It imports none of our modules, so that it
 starts at once.
 """
 
@@ -16,18 +17,18 @@ _PATTERN_S, _MIB_S = 1.0, 1.0  # CPU time for one pattern, and more for each MiB
 
 
 class SlowPattern(Exception):  # noqa: N818 - an outcome, not a bug
-    """The name of the pattern that took too long; the search is over."""
+    """A pattern took too long, and the search has ended; the message is its name."""
 
 
 class PatternSearch:
-    """Finds what the first group of each pattern matches, text by text."""
+    """Finds the matches of the first group of each pattern, text by text."""
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self._patterns = patterns
         self._process: subprocess.Popen[str] | None = None
 
     def find(self, text: str) -> dict[str, list[str]]:
-        """What each pattern finds in a text. Raises SlowPattern."""
+        """Return the matches of each pattern in a text. Raise SlowPattern if a pattern takes too long."""
         if self._process is None:
             argv = [sys.executable, "-I", "-S", __file__]
             self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""Numbers that a program prints: found by a pattern, or as members of JSON lines."""
+"""Numbers that a program prints: found with a pattern, or as members of JSON lines."""
 
 import json
 import math
@@ -48,7 +48,7 @@ class PrintedMetric(Model):
         return pattern
 
     def values(self, matches: Sequence[str]) -> list[float]:
-        """Of what the pattern found in one execution's output; what does not read as a number is passed over."""
+        """Return the numbers among the matches of one execution's output; other matches are ignored."""
         numbers = [_number(_without_thousands(match)) for match in matches]
         return self.taken([number for number in numbers if number is not None])
 
@@ -60,7 +60,7 @@ class PrintedMetric(Model):
 
 
 class PrintedValues:
-    """What the executions printed, turned into numbers."""
+    """The numbers that the executions printed."""
 
     def __init__(self, metrics: Sequence[PrintedMetric], json_lines: bool, reserved: frozenset[str]) -> None:
         self.declared = {metric.name: metric for metric in metrics}
@@ -71,14 +71,14 @@ class PrintedValues:
         self.reserved = reserved | {metric.name for metric in self.patterns}
         self.values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
         self.missed: Counter[str] = Counter()
-        self.not_finite: Counter[str] = Counter()  # values: they are in no figure
+        self.not_finite: Counter[str] = Counter()  # values: they are excluded from every figure
         self.members: set[str] = set()  # names of all numbers found in JSON
         self.facts: dict[str, Any] = {}
         self.cut = 0
         self.lost = 0  # emitted records that were not written
 
     def add(self, stdout: bytes, stderr: bytes, emitted: Sequence[Emitted]) -> None:
-        """What one execution printed, and the records that it emitted."""
+        """Add the output of one execution, and the records that it emitted."""
         self.cut += max(len(stdout), len(stderr)) >= SEARCHED_BYTES
         text = stdout.decode(errors="replace")
         both = f"{text}\n{stderr.decode(errors='replace')}" if stderr else text
@@ -113,7 +113,8 @@ class PrintedValues:
         self._search.close()
 
     def _members(self, objects: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
-        """Numeric members of one execution's JSON objects; the others become facts, of the last execution only."""
+        """Return the numeric members of one execution's JSON objects; the others become facts, of the last execution
+        only."""
         members: dict[str, list[float]] = {}
         self.facts = {}
         for key, value in (member for item in objects for member in item.items()):
@@ -181,7 +182,8 @@ def _json_objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _without_thousands(text: str) -> str:
-    """`1,234.5` reads as 1234.5; a decimal comma (`3,5`) does not read as a number at all."""
+    """Remove thousands separators: `1,234.5` becomes 1234.5. A decimal comma (`3,5`) stays, and is then not a
+    number."""
     return text.replace(",", "") if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", text) else text
 
 

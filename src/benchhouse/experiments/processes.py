@@ -1,4 +1,4 @@
-"""Run one program and say what it took: wall time, CPU time, peak memory; nothing between the clock and the program."""
+"""Run one program and measure wall time, CPU time, and peak memory, with nothing between the clock and the program."""
 
 import contextlib
 import fcntl
@@ -12,18 +12,19 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import IO, Any
 
-# A process group and not a session: the kernel may schedule each session as a group of its own (autogroup), which
-# makes a program slower or faster than the same one started by a shell or by hyperfine.
-# Python ignores these; a program must not inherit that.
+# A process group and not a session: the kernel may schedule each session as its own group (autogroup), which makes a
+# program slower or faster than the same one started by a shell or by hyperfine.
+# Python ignores these signals; a program must not inherit that.
 _RESTORED = [signal.SIGPIPE, signal.SIGXFSZ]
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
-# Waits until the shell is gone, which else might reap it. 5: a background job's own stdin is /dev/null.
+# Waits until the shell is gone, which might otherwise reap it. 5: the stdin of a background job is /dev/null.
 _DETACH = 'exec 5<&0; { read _ <&4 && exec "$@" 3>&- 4<&- 5<&-; } <&5 & echo $! >&3'
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSpec:
-    """What to start: resolved path, arguments, environment and where its streams go (`posix_spawn` file actions)."""
+    """A program to start: resolved path, arguments, environment, and targets of its streams (`posix_spawn` file
+    actions)."""
 
     path: str
     argv: list[str]
@@ -48,7 +49,7 @@ class CannotStart(Exception):  # noqa: N818 - an outcome that the caller names
 
 
 class Streams:
-    """Files behind a program's stdin, stdout and stderr: opened once, rewound for every execution."""
+    """Files for a program's stdin, stdout, and stderr: opened once, rewound for every execution."""
 
     def __init__(self, folder: Path, stdin: str) -> None:
         self.folder, self.given = folder, stdin
@@ -82,11 +83,11 @@ class Streams:
             self.stdin.seek(0)
 
     def read(self, limit: int) -> tuple[bytes, bytes]:
-        """The last `limit` bytes of stdout and of stderr."""
+        """Return the last `limit` bytes of stdout and of stderr."""
         return _tail(self.stdout, limit), _tail(self.stderr, limit)
 
     def first_complaint(self) -> str:
-        """The first line of stderr that says something."""
+        """Return the first line of stderr that is not blank; empty if there is none."""
         lines = os.pread(self.stderr.fileno(), 64 * 1024, 0).decode(errors="replace").splitlines()
         return next((line.strip() for line in lines if line.strip()), "")
 
@@ -95,7 +96,8 @@ class Streams:
 
 
 def run(program: ProgramSpec, timeout_s: float | None = None) -> Finished:
-    """Start, wait, measure. The program leads its own process group, which is killed as a whole at the timeout.
+    """Start a program, wait for it, and measure. It leads its own process group, which is killed as a whole at the
+    timeout.
     `maxrss_kib` is at least `peak_rss_kib`: the kernel counts the child between vfork and exec, with our memory."""
     path, argv, environment, streams = program.path, program.argv, program.environment, program.streams
     started = perf_counter_ns()
@@ -107,8 +109,9 @@ def run(program: ProgramSpec, timeout_s: float | None = None) -> Finished:
 
 
 def run_small(program: ProgramSpec, timeout_s: float | None = None) -> Finished | None:
-    """As `run`, by a small shell that hands its child over, so that `maxrss_kib` is the program's own; the wall time is
-    not. None where this process can't adopt orphans."""
+    """Do the same through a small shell that hands over its child, so that `maxrss_kib` is the program's own; the wall
+    time
+    is not. Return None if this process cannot adopt orphans, or the shell cannot fork."""
     with _adopting_orphans() as adopting:
         if not adopting:
             return None
@@ -131,7 +134,7 @@ def run_small(program: ProgramSpec, timeout_s: float | None = None) -> Finished 
 
 
 def peak_rss_kib() -> int:
-    """Peak resident memory of this process: the floor under what `run` can tell."""
+    """Return the peak resident memory of this process: the lowest value that `run` can measure."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)
 
@@ -159,7 +162,7 @@ def _await(pid: int, group: int, started: int, timeout_s: float | None) -> Finis
 
 
 def _pipe(stack: contextlib.ExitStack) -> tuple[int, int]:
-    """Both ends, numbered above what a shell's redirections can name, closed with the stack."""
+    """Return both ends, numbered above those that a shell's redirections can name, and closed with the stack."""
     ends = []
     for low in os.pipe():
         ends.append(fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 10))

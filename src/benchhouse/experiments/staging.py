@@ -27,7 +27,7 @@ class WithData(Model):
 
 @contextmanager
 def staged_data(sources: Sequence[DataSource], ctx: Context) -> Iterator[str]:
-    """The folder that they lie in, of links, which is removed afterwards; empty where there are none."""
+    """Yield the folder of links to the data, which is removed afterwards; empty if there are no sources."""
     if not sources:
         yield ""
         return
@@ -44,7 +44,7 @@ def staged_data(sources: Sequence[DataSource], ctx: Context) -> Iterator[str]:
 
 
 def fill_data(text: str, folder: str, quote: Callable[[str], str] = str) -> str:
-    """`text` with `{data}` filled in; `${data}` is the shell's own."""
+    """Return `text` with `{data}` filled in; the shell's own `${data}` stays."""
     if not folder:
         return text
     pieces = text.split(_PLACE)

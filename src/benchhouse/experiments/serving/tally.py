@@ -93,8 +93,8 @@ class ServingTally:
         return missed(self.slo, times)
 
     def _gaps(self, between: "array[int]", changes: int, unsure: Sequence[int]) -> None:
-        """Add gaps between events that may have come `unsure` earlier: the gap after such an event is then longer, and
-        the one
+        """Add gaps between events that may have come `unsure` earlier: such an event makes the gap after it longer, and
+        the gap
         before it shorter."""
         self.itl.extend_unsure(between, unsure[1:], unsure[:-1])
         if count := len(between) - 1:

@@ -1,4 +1,4 @@
-"""Storage under load: files, PostgreSQL, S3; one experiment a module.
+"""Storage under load: files, PostgreSQL, and S3; one experiment per module.
 
-In: where the storage is and what is asked of it. Out: rates, latencies, and whether what was written is there.
+In: the place of the storage and its load. Out: rates, latencies, and whether everything that was written is there.
 """

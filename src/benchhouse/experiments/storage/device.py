@@ -1,4 +1,4 @@
-"""What lies under a folder: its filesystem and block device, what that device has moved, and files of dead trials."""
+"""The filesystem and block device under a folder, the bytes that the device has moved, and files of dead trials."""
 
 import os
 import re
@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from benchhouse.processes.process_identity import boot, identity, is_gone
 
-_SECTOR = 512  # of /proc/diskstats, whatever the device has
+_SECTOR = 512  # of /proc/diskstats, for any device
 _NAME = re.compile(r"benchhouse-(?P<boot>[0-9a-f]{12})-(?P<owner>p\d+-s\d+-n\d+)-.*\.dat")
 MEMORY = ("tmpfs", "ramfs")
 
 
 class Counters(NamedTuple):
-    """Bytes that a device has moved since it was attached, for everybody."""
+    """Bytes that a device has moved since it was attached, for all processes."""
 
     read: int
     written: int
@@ -23,7 +23,9 @@ class Counters(NamedTuple):
 
 @dataclass(frozen=True)
 class Device:
-    """`name` and `number` are empty where there is no block device, or it can't be told."""
+    """The filesystem and block device of a folder. `name` and `number` are empty and None if there is no device, or it
+    is
+    unknown."""
 
     filesystem: str
     name: str = ""
@@ -38,7 +40,7 @@ class Device:
         if mounted is None:
             return cls("unknown")
         filesystem, source = mounted[0], Path(mounted[1])
-        if not os.major(device) and source.is_block_device():  # btrfs has numbers of its own, and names its device
+        if not os.major(device) and source.is_block_device():  # btrfs has its own numbers, and names its device
             device = source.stat().st_rdev
         link = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
         return cls(filesystem, link.resolve().name, device) if link.exists() else cls(filesystem)
@@ -58,12 +60,13 @@ def free_bytes(folder: Path) -> int:
 
 
 def new_name(trial_id: str) -> str:
-    """A name that says who made the file, for a trial that was killed can't remove its own; unique across machines."""
+    """Return a file name with its owner, because a trial that was killed cannot remove its file; unique across
+    machines."""
     return f"benchhouse-{boot()}-{identity()}-{trial_id}.dat"
 
 
 def sweep(folder: Path) -> list[str]:
-    """Remove files of processes of this machine and boot that have ended; their names."""
+    """Remove files of ended processes of this machine and boot. Return their names."""
     swept = []
     for path in folder.glob("benchhouse-*.dat"):
         name = _NAME.fullmatch(path.name)

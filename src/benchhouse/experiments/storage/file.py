@@ -1,4 +1,4 @@
-"""Experiment `storage.file`: bandwidth, operations a second and latency of a folder's filesystem."""
+"""Experiment `storage.file`: bandwidth, operations per second, and latency of a folder's filesystem."""
 
 import errno
 import os
@@ -26,9 +26,9 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Bytes, Seconds, show_bytes
 
 CACHED_SHARE = 0.05  # of the bytes read: above it, they show the page cache more than the device
-MOST_IOPS = 150_000  # of one process: above it, Python's own time is a good part of every operation
-MOST_USER = 0.7  # of a core in Python itself, by one process
-SHORTEST_SHARE_S = 0.1  # a share of less time is that of starting threads
+MOST_IOPS = 150_000  # of one process: above it, Python's own time is a large part of every operation
+MOST_USER = 0.7  # of a core in Python itself, in one process
+SHORTEST_SHARE_S = 0.1  # the share of a shorter time is that of starting threads
 _SECONDS = "seconds from the first operation to the end of the last thread, final fsync included"
 _ONE = "of one operation, without the fsync that may follow; of engine: fio, from its buckets"
 
@@ -58,7 +58,7 @@ METRICS = (
 def _report(
     job: FileJob, moved: MovedBytes, device: Device, by_device: Counters | None, workload: "FileWorkload", ctx: Context
 ) -> None:
-    """Emit every metric. `by_device` is what the device moved in the same time, for everybody."""
+    """Emit every metric. `by_device` is what the device moved in the same time, for all processes."""
     failed = moved.errors.total()
     seconds = max(moved.seconds, 1e-9)
     _emit_times(job, moved, workload, ctx)
@@ -75,7 +75,7 @@ def _report(
     ctx.emit("errors", failed)
     ctx.emit("error_rate", failed / (failed + moved.operations))
     cached = None
-    if moved.read_bytes and moved.fetched_bytes is not None:  # read-ahead may fetch more: that is no cache hit
+    if moved.read_bytes and moved.fetched_bytes is not None:  # read-ahead may fetch more: that is not a cache hit
         cached = max(0.0, 1 - moved.fetched_bytes / moved.read_bytes)
         ctx.emit("cached", round(cached, 4))
     ctx.metadata(
@@ -114,7 +114,7 @@ def _emit_times(job: FileJob, moved: MovedBytes, workload: "FileWorkload", ctx: 
     emit_bounded(times, workload.error_limit, workload.error_share, ctx, threads=True)
 
 
-Doubt = tuple[str, str, bool]  # code, text, and whether the numbers don't hold
+Doubt = tuple[str, str, bool]  # code, text, and whether the numbers are invalid
 
 
 def _doubts(
@@ -127,7 +127,7 @@ def _doubts(
         yield "memory_filesystem", f"this folder is {device.filesystem}: this measures memory, not storage", False
     else:
         yield from _cache_doubts(job, moved, by_device, cached)
-    if not moved.version:  # else fio did it
+    if not moved.version:  # otherwise fio moved the bytes
         yield from _client_doubts(job, moved)
 
 
@@ -147,7 +147,8 @@ def _cache_doubts(job: FileJob, moved: MovedBytes, by_device: Counters | None, c
 
 
 def _client_doubts(job: FileJob, moved: MovedBytes) -> Iterator[Doubt]:
-    """Invalid where a device was to be measured; with the cache in between, the numbers are of the client anyway."""
+    """Yield client limits: invalid if a device was to be measured; with the cache, the numbers are of the client
+    anyway."""
     user = moved.user_s / max(moved.seconds, 1e-9) / job.processes
     if moved.busiest > MOST_IOPS or (user > MOST_USER and moved.seconds >= SHORTEST_SHARE_S):
         busy = f"a process made {moved.busiest:,.0f} operations a second and spent {user:.0%} of a core in Python"
@@ -156,12 +157,12 @@ def _client_doubts(job: FileJob, moved: MovedBytes) -> Iterator[Doubt]:
 
 
 _PAGE = 4096
-_SPARE = 16 << 20  # left free, for the filesystem's own records
+_SPARE = 16 << 20  # stays free for the filesystem's own records
 _ALIKE = 64  # written blocks that are read back
 
 
 class FileTarget(Model):
-    """The folder whose storage is measured, and what moves the bytes."""
+    """The folder whose storage is measured, and the engine that moves the bytes."""
 
     path: InputPath | None = Field(None, description="Folder under test; the trial's own working folder by default.")
     engine: Literal["fileio", "fio"] = Field("fileio", description="Our own loop, or the program fio.")
@@ -176,7 +177,7 @@ class FileTarget(Model):
 
 
 class FileWorkload(Model):
-    """What is read or written, and how."""
+    """The reads or writes, and their settings."""
 
     pattern: Pattern = Field(description="Sequential or random; rw and randrw mix reads and writes.")
     mix: float = Field(0.7, gt=0, lt=1, description="Share of reads in rw and randrw.")
@@ -240,7 +241,7 @@ def file_io(target: FileTarget, workload: FileWorkload, ctx: Context) -> None:
     try:
         if swept := sweep(folder):
             ctx.metadata(swept=swept)
-        if free_bytes(folder) < job.size + min(_SPARE, job.size // 8):  # a disk full to the last byte harms others
+        if free_bytes(folder) < job.size + min(_SPARE, job.size // 8):  # a completely full disk harms others
             _explain(errno.ENOSPC, folder, job, ctx)
         job = replace(job, direct=job.direct and _takes_direct(job.path, ctx))
         _prepare(job, workload, life, ctx)
@@ -257,7 +258,7 @@ def file_io(target: FileTarget, workload: FileWorkload, ctx: Context) -> None:
     except BenchError as error:
         ctx.fail("bad_load", with_hint(error))
     finally:
-        if job.path.exists():  # on a read-only filesystem, removing nothing would be an error too
+        if job.path.exists():  # on a read-only filesystem, even removing a missing file would be an error
             job.path.unlink()
     _report(job, moved, device, by_device, workload, ctx)
 
@@ -286,7 +287,7 @@ def _job(target: FileTarget, workload: FileWorkload, folder: Path, ctx: Context)
 
 
 def _takes_direct(path: Path, ctx: Context) -> bool:
-    """Makes the file, to see whether its filesystem takes O_DIRECT."""
+    """Create the file, and return whether its filesystem accepts O_DIRECT."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_DIRECT, 0o600))
     except OSError as error:
@@ -298,7 +299,8 @@ def _takes_direct(path: Path, ctx: Context) -> bool:
 
 
 def _prepare(job: FileJob, workload: FileWorkload, life: FileLife, ctx: Context) -> None:
-    """Only a sequential write begins with an empty file: reads need content, random writes overwrite what is there."""
+    """Prepare the file: only a sequential write begins with an empty one. Reads need content; random writes overwrite
+    it."""
     if job.pattern == "write" and not workload.precondition:
         return
     life.fill(job)
@@ -314,7 +316,7 @@ def _prepare(job: FileJob, workload: FileWorkload, life: FileLife, ctx: Context)
 
 
 def _judge(job: FileJob, moved: MovedBytes, folder: Path, ctx: Context) -> None:
-    """A transfer that ended early, or moved nothing, measured nothing."""
+    """Fail the trial if a transfer ended early, moved nothing, or moved too little."""
     ctx.metadata(errors=dict(moved.errors), first_errors=moved.first_errors)
     if moved.fatal:
         _explain(moved.fatal, folder, job, ctx)
@@ -325,7 +327,7 @@ def _judge(job: FileJob, moved: MovedBytes, folder: Path, ctx: Context) -> None:
 
 
 def _verify_file(job: FileJob, workload: FileWorkload, moved: MovedBytes, life: FileLife | None, ctx: Context) -> None:
-    """Is it as long as it must be, and does it hold what was written? `life` is None where that can't be known."""
+    """Check that the file has its size and holds what was written. `life` is None if its content cannot be known."""
     size = job.path.stat().st_size if job.path.exists() else 0
     whole = job.pattern != "write" or workload.precondition or job.duration_s is None
     if size != job.size and whole:
@@ -341,7 +343,7 @@ def _verify_file(job: FileJob, workload: FileWorkload, moved: MovedBytes, life: 
 
 
 def _explain(number: int, folder: Path, job: FileJob, ctx: Context) -> None:
-    """Fail with what to do, for errors that have a plain meaning."""
+    """Fail the trial with advice, for errors that have a plain meaning."""
     if number in (errno.ENOSPC, errno.EDQUOT):
         room = f"no room for a file of {show_bytes(job.size)} ({show_bytes(free_bytes(folder))} free)"
         ctx.fail("no_space", f"{folder} has {room}: choose a smaller file_size or another target.path")

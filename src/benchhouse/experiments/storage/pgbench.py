@@ -1,4 +1,5 @@
-"""A load that pgbench offers: its scripts, its run, and its log as a load of ours. What it can't express is refused."""
+"""A load that pgbench offers: its scripts, its run, and its log as a load record. Loads it can't express are
+refused."""
 
 import math
 import re
@@ -48,15 +49,15 @@ _MOST_WEIGHT = 2**31 - 1
 _MOST_PLACES = 255  # of one statement
 _OTHER = "or take driver: postgres"
 _LIKE_A_PLACE = re.compile(r"(?<!:):[A-Za-z_]")
-Command = Statement | tuple[str, str]  # or the name of a variable and the expression that it is set to
+Command = Statement | tuple[str, str]  # a statement, or the name of a variable and the expression that it is set to
 
 
 def plan(workload: PostgresWorkload, login: Login, seed: int) -> PgbenchJob:
-    """What pgbench is to do. Raises BenchError where it can't."""
+    """Return the job of pgbench. Raise BenchError if it cannot express the workload."""
     rate = workload.rps
     spare_s = _SPARE_S + (_GAPS / rate if rate else 0)
     clients = first_connections(workload) if workload.open_loop else workload.most_in_flight
-    assert workload.schedule_s is not None  # `scripts` refuses what has none
+    assert workload.schedule_s is not None  # `scripts` refuses a workload without one
     return PgbenchJob(
         login=login,
         scripts=scripts(workload),
@@ -71,9 +72,9 @@ def plan(workload: PostgresWorkload, login: Login, seed: int) -> PgbenchJob:
 
 
 def offer(driver: PgbenchDriver, job: PgbenchJob, workload: PostgresWorkload, records: Path) -> LoadRecord:
-    """Run it, and write down what its log has: the load began with the first transaction; connecting is no part of it.
+    """Run the job, and record its log. The load begins with the first transaction, after connecting.
 
-    Raises CallFailed and BenchError.
+    Raise CallFailed or BenchError if it fails.
     """
     run = driver.run(job)
     works = list(transactions(workload).values())
@@ -97,7 +98,8 @@ def offer(driver: PgbenchDriver, job: PgbenchJob, workload: PostgresWorkload, re
 
 
 def _settle(run: PgbenchRun, works: Sequence[Work], workload: PostgresWorkload, book: LoadRecord) -> None:
-    """In pieces, column by column where all of a piece went well inside the window, else one by one."""
+    """Record the transactions in pieces: by column if a whole piece succeeded inside the window, otherwise one
+    by one."""
     timeout_ns = round(workload.timeout * _SECOND_NS)
     last: dict[int, Call] = {}  # by connection
     columns = [column.tolist() for column in (run.client, run.script, run.due_ns, run.sent_ns, run.ended_ns)]
@@ -114,7 +116,7 @@ def _settle(run: PgbenchRun, works: Sequence[Work], workload: PostgresWorkload, 
             call = Call(index, due_ns, book.start_ns <= due_ns < book.end_ns, item)
             call.sent_ns, call.ended_ns = sent_ns, ended_ns
             before = last.get(connection)
-            if before and before.ended_ns > due_ns:  # one that is free takes what is due next: all were busy
+            if before and before.ended_ns > due_ns:  # a free connection takes what is due next: all were busy
                 call.follow(before)
             last[connection] = call
             book.wrote(call)
@@ -125,7 +127,8 @@ def _settle(run: PgbenchRun, works: Sequence[Work], workload: PostgresWorkload, 
 
 
 def _note_client(run: PgbenchRun, job: PgbenchJob, book: LoadRecord) -> None:
-    """What the certificate asks about: CPU of the client, connections, and what was due and never sent."""
+    """Record facts for the certificate: CPU time of the client, connections, and transactions that were due but never
+    sent."""
     import numpy
 
     sent, ended = numpy.sort(run.sent_ns), numpy.sort(run.ended_ns)
@@ -146,8 +149,9 @@ def _note_client(run: PgbenchRun, job: PgbenchJob, book: LoadRecord) -> None:
 
 
 def transactions(workload: PostgresWorkload) -> dict[str, Work]:
-    """What a transaction of each kind does, by name; raises BenchError for one that pgbench can't make. Every amount is
-    1, so that what is written can be added up although pgbench draws the rows itself."""
+    """Return the statements and effect of a transaction of each kind, by name. Raise BenchError for one that pgbench
+    can't
+    make. Every amount is 1, so that writes can be added up although pgbench draws the rows itself."""
     lookup, update, record = StatementCall(LOOKUP, rows=1), StatementCall(UPDATE, rows=1), StatementCall(RECORD, rows=1)
     built_in: dict[str, tuple[list[StatementCall], Effect | None]] = {
         "lookup": ([lookup], None),
@@ -169,7 +173,9 @@ def transactions(workload: PostgresWorkload) -> dict[str, Work]:
 
 
 def scripts(workload: PostgresWorkload) -> tuple[PgbenchScript, ...]:
-    """One for each kind of transaction, in the order of the workload's weights. Raises BenchError."""
+    """Return one script for each kind of transaction, in the order of the workload's weights. Raise BenchError if
+    pgbench
+    cannot express the workload."""
     _refuse_shape(workload)
     transactions(workload)
     made = []
@@ -195,7 +201,7 @@ def _refuse_shape(workload: PostgresWorkload) -> None:
 
 
 def _whole_weights(workload: PostgresWorkload) -> list[int]:
-    """Pgbench takes whole numbers."""
+    """Return the weights as whole numbers, which pgbench requires."""
     shares = [Fraction(str(weight)) for weight in workload.weights.values()]
     scale = math.lcm(*(share.denominator for share in shares))
     weights = [int(share * scale) for share in shares]
@@ -220,7 +226,7 @@ def _built_in(kind: str, workload: PostgresWorkload) -> list[Command]:
 
 def _text(commands: Sequence[Command]) -> str:
     return "".join(
-        f"{command.text.strip().removesuffix(';')}\n;\n"  # the semicolon on its own: after a comment, too
+        f"{command.text.strip().removesuffix(';')}\n;\n"  # on its own line, so that it may follow a comment
         if isinstance(command, Statement)
         else f"\\set {command[0]} {command[1]}\n"
         for command in commands
@@ -228,7 +234,9 @@ def _text(commands: Sequence[Command]) -> str:
 
 
 def _of_own(kind: str, number: int, own: CustomSql, weight: int) -> PgbenchScript:
-    """Its variables are named after the script: those from the command line are the same in all of them."""
+    """Return the script of a user's transaction. Its variables have the number of the script, because variables from
+    the
+    command line are the same in all scripts."""
     sets: list[Command] = []
     variables: dict[str, str] = {}
     names = {name: f"v{number}_{name}" for name in own.params}

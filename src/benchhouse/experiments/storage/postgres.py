@@ -1,4 +1,4 @@
-"""Experiment `storage.postgres`: PostgreSQL under a load of transactions, and whether it kept what it acknowledged."""
+"""Experiment `storage.postgres`: PostgreSQL under a load of transactions, and whether acknowledged writes are there."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ from benchhouse.schema.secrets import is_made_up
 from benchhouse.schema.service import is_mention
 
 _ACCOUNT = "by the server's own account, five looks a second"
-_BACK_S = 5.0  # within which a server that had a crash must be back, for the check
+_BACK_S = 5.0  # a server that crashed must be back within this time, for the check
 _UNREACHED = ("dns", "refused", "reset", "starting", "timeout", "tls", "too_many_connections")
 METRICS = (
     higher("transactions_per_s", "1/s", "as requests_per_s: transactions that went well", "throughput", primary=True),
@@ -62,7 +62,7 @@ METRICS = (
 
 
 class PostgresTarget(Model):
-    """A database, and the way to it."""
+    """A database and how to reach it."""
 
     endpoint: str = Field("", description="postgresql://user@host:port/database; empty: a server is started.")
     password: str | None = Field(None, repr=False, description="A secret, by the name of its variable: $NAME.")
@@ -136,7 +136,7 @@ def postgres(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -
             certificate = keep_book(book, workload, ctx)
             _check(session, tables, workload, book, ctx)
             judge(book, certificate, ctx)
-            counts_rows = driver.transport == "call" or not workload.sql  # pgbench does not say how many came
+            counts_rows = driver.transport == "call" or not workload.sql  # pgbench does not report how many rows came
             _report(workload, book, seen, ctx, counts_rows=counts_rows)
     finally:
         session.close()
@@ -144,7 +144,7 @@ def postgres(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -
 
 @contextmanager
 def _named(ctx: Context, what: str) -> Iterator[None]:
-    """Outside of the load, an error of the server ends the trial under its name."""
+    """End the trial with the kind of a server error that occurs outside of the load."""
     try:
         yield
     except CallFailed as failed:
@@ -157,7 +157,7 @@ def _named(ctx: Context, what: str) -> Iterator[None]:
 
 @contextmanager
 def _tables(session: Administrator, workload: PostgresWorkload, ctx: Context) -> Iterator[AccountTables]:
-    """Tables in a schema of their own, and nothing of it left behind, whatever happens."""
+    """Yield tables in a separate schema, which is removed afterwards whatever happens."""
     tables = AccountTables(session, schema_name(ctx.trial_id))
     try:
         with _named(ctx, "the schema could not be made"):
@@ -173,12 +173,13 @@ def _tables(session: Administrator, workload: PostgresWorkload, ctx: Context) ->
     finally:
         try:
             tables.drop()
-        except CallFailed as failed:  # the trial may have failed for the same reason: that one is told
+        except CallFailed as failed:  # the trial may have failed for the same reason, which is then the one reported
             ctx.warn("left_behind", f"the schema {tables.schema} could not be dropped: {failed.kind}: {failed.detail}")
 
 
 def _driver(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -> Any:
-    """The class of a call driver, or the program pgbench. Refuses what can't be, before anything is started."""
+    """Return the class of a call driver, or the program pgbench. Refuse an impossible workload before anything is
+    started."""
     kind = ctx.driver(target.driver)
     transport = getattr(kind, "transport", "")
     with _named(ctx, "the load"):
@@ -193,7 +194,7 @@ def _driver(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) ->
 def _load(
     driver: Any, workload: PostgresWorkload, login: Login, watch: ServerWatch, where: str, ctx: Context
 ) -> tuple[LoadRecord, dict[str, float]]:
-    """The book of the load, and what the server's processes did meanwhile."""
+    """Return the record of the load, and the activity of the server's processes during it."""
     with _named(ctx, "the load"):
         if driver.transport == "program":
             job = pgbench.plan(workload, login, ctx.seed)
@@ -210,7 +211,7 @@ def _load(
 def _by_engine(
     kind: Any, script: TransactionScript, workload: PostgresWorkload, login: Login, where: str, ctx: Context
 ) -> Callable[[], LoadRecord]:
-    """The load of a call driver, ready to be offered."""
+    """Return the load of a call driver, ready to start."""
     make = partial(kind, login, script.statements, prepared=workload.prepared, timeout_s=workload.timeout)
     driver = make()
     planned = []
@@ -231,7 +232,7 @@ def _by_engine(
 
 
 def _try(statements: list[Statement], login: Login, session: Administrator, ctx: Context) -> None:
-    """Whether the user's own statements can be prepared; else every connection would fail for that reason."""
+    """Fail the trial if the user's own statements cannot be prepared; otherwise every connection would fail."""
     for item in (statement for statement in statements if not statement.control):
         try:
             session.query(f"SET search_path TO {login.settings['search_path']}")
@@ -245,10 +246,10 @@ def _try(statements: list[Statement], login: Login, session: Administrator, ctx:
 def _check(
     session: Administrator, tables: AccountTables, workload: PostgresWorkload, book: LoadRecord, ctx: Context
 ) -> None:
-    """Compare what was acknowledged with what is there."""
+    """Compare the acknowledged writes with the stored rows."""
     if book.stopped:
-        return  # `judge` tells that the server is gone
-    if book.lost:  # what is there may be theirs
+        return  # `judge` reports that the server is gone
+    if book.lost:  # the stored rows may be those of the lost process
         ctx.warn("writes_not_checked", "a load process died: what it wrote, and what of that was acknowledged, is lost")
         return
     with _named(ctx, f"after {book.succeeded} good transactions, what was written could not be checked"):

@@ -1,4 +1,4 @@
-"""What the server does meanwhile: CPU time of its processes on this machine, and what its sessions wait for."""
+"""The server during the load: CPU time of its processes on this machine, and the waits of its sessions."""
 
 import os
 import threading
@@ -26,20 +26,19 @@ class ServerSnapshot:
 
     at_ns: int
     cpu_s: float  # of all its processes
-    sleeping: int  # of them, in uninterruptible sleep
-    io: int | None  # sessions that wait for storage, by the server's own account
-    lock: int | None  # and for each other
+    sleeping: int  # number of its processes in uninterruptible sleep
+    io: int | None  # sessions that wait for storage, by the server's statistics
+    lock: int | None  # sessions that wait for a lock
 
 
 class ServerWatch:
-    """Watches the server's processes (where `pid` is known) and its sessions of that name, in a thread, during
-    `with`."""
+    """Watches the server's processes (if `pid` is known) and its sessions of that name, in a thread, during `with`."""
 
     def __init__(self, pid: int | None, session: Administrator, name: str) -> None:
         self._pid, self._session, self._name = pid, session, name
         self._over = threading.Event()
         self._looks: list[ServerSnapshot] = []
-        self._cpu: dict[int, float] = {}  # of each process, also of one that has ended meanwhile
+        self._cpu: dict[int, float] = {}  # of each process, including those that have ended in the meantime
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> "ServerWatch":
@@ -51,7 +50,8 @@ class ServerWatch:
         self._thread.join()
 
     def between(self, start_ns: int, end_ns: int) -> dict[str, float]:
-        """Means over that time; what nobody could see is left out."""
+        """Return means over that time, without numbers that could not be observed; empty with fewer than two
+        snapshots."""
         inside = [look for look in self._looks if start_ns <= look.at_ns <= end_ns]
         if len(inside) < 2:
             return {}
@@ -77,13 +77,13 @@ class ServerWatch:
     def _waits(self) -> tuple[int | None, int | None]:
         try:
             ((io, lock),) = self._session.query(_WAITS, (self._name,))
-        except CallFailed:  # the load will tell
+        except CallFailed:  # the load reports it
             return None, None
         return io, lock
 
 
 def server_of(backend: int) -> int | None:
-    """The server that a session's process belongs to, where both are on this machine and are what they seem to be."""
+    """Return the server process of a session's process. None if they are not both verifiably on this machine."""
     try:
         command = Path(f"/proc/{backend}/cmdline").read_bytes()
     except OSError:
@@ -95,9 +95,9 @@ def server_of(backend: int) -> int | None:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """State, parent and so on, as `man proc_pid_stat` has them from its third field; empty when the process is gone."""
+    """Return the fields of `man proc_pid_stat` from the third, the state, on; empty if the process is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return []
-    return text[text.rindex(b")") + 2 :].split()  # the name before may hold anything
+    return text[text.rindex(b")") + 2 :].split()  # the name before it may contain anything

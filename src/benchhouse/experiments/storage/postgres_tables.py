@@ -1,4 +1,4 @@
-"""The tables of one trial, in a schema of their own, and the tally that their content is checked against."""
+"""The tables of one trial, in a separate schema, and the tally that their content is checked against."""
 
 import re
 from array import array
@@ -26,12 +26,12 @@ _NOTHING = Effect()
 
 
 class SchemaExists(Exception):  # noqa: N818 - an outcome that the experiment names
-    """A schema of that name is there already, and is nobody's to touch."""
+    """A schema of that name already exists and must not be changed."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What the tables hold."""
+    """The content of the tables, added up."""
 
     accounts: int = 0
     balance: int = 0
@@ -45,7 +45,7 @@ def schema_name(trial_id: str) -> str:
 
 
 class AccountTables:
-    """`accounts`, filled from a seed, and `history`, empty. Whoever made them drops them."""
+    """`accounts`, filled from a seed, and `history`, empty. The caller that made them drops them."""
 
     def __init__(self, session: Administrator, schema: str) -> None:
         self._session, self.schema = session, schema
@@ -60,7 +60,8 @@ class AccountTables:
             raise
 
     def load(self, rows: int, seed: int) -> float:
-        """Make and fill the tables; seconds that the rows took. Raises CallFailed where they are not all there."""
+        """Make and fill the tables. Return the seconds that the rows took. Raise CallFailed if the rows are not all
+        there."""
         place = f'"{self.schema}"'
         self._session.query(
             f"CREATE TABLE {place}.accounts (id integer PRIMARY KEY, balance bigint NOT NULL, "
@@ -90,7 +91,7 @@ class AccountTables:
         return Sums(accounts, balance, hits, rows, amount)
 
     def wait_for_leaving(self, name: str) -> None:
-        """Until no session of the load is left: what one has begun may yet be committed, and holds its locks."""
+        """Wait until no session of the load is left: its transactions may still be committed, and hold locks."""
         deadline = monotonic() + _LEAVING_S
         others = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
         while self._session.query(others, (name,)) != [(0,)] and monotonic() < deadline:
@@ -101,7 +102,7 @@ class AccountTables:
 
 
 class _Accounts:
-    """Rows as COPY takes them, and the sum of what is in them."""
+    """Rows in the format of COPY, and the sum of their balances."""
 
     def __init__(self, rows: int, seed: int) -> None:
         self._rows, self._random, self.balance = rows, Random(seed), 0
@@ -117,14 +118,14 @@ class _Accounts:
 
 @dataclass
 class WrittenRows:
-    """What the server said it has written, and what may have been written by transactions without an answer."""
+    """Writes that the server acknowledged, and possible writes of transactions without an answer."""
 
     acknowledged: Effect = _NOTHING
     unsure: Effect = _NOTHING
 
 
 class PostgresTally(CallTally):
-    """`writes` says whether there is anything to add up."""
+    """A tally that also adds up written rows; `writes` states whether there are any."""
 
     def __init__(self, slo: Slo | None = None, *, writes: bool = True) -> None:
         super().__init__(slo)
@@ -133,7 +134,7 @@ class PostgresTally(CallTally):
 
     def add(self, call: Call, reply: CallResult, start_ns: int, end_ns: int) -> int:
         missed = super().add(call, reply, start_ns, end_ns)
-        if reply.error is None and not call.measured:  # else it went through `add_many`
+        if reply.error is None and not call.measured:  # others went through `add_many`
             self._acknowledge([call.item.effect])
         elif reply.error in UNSURE and call.item.effect:
             self.written.unsure = _sum([self.written.unsure, call.item.effect])
@@ -168,7 +169,7 @@ def _sum(effects: Iterable[Effect]) -> Effect:
 
 
 class RowReconciliation:
-    """What was loaded and acknowledged against what is there. Nothing can be said of what was never answered."""
+    """Compares loaded and acknowledged rows with the stored ones; unanswered writes may be stored or not."""
 
     def __init__(self, loaded: Sums, stored: Sums, written: WrittenRows, unchecked: tuple[str, ...]) -> None:
         self.problems: dict[str, list[str]] = defaultdict(list)  # messages by code

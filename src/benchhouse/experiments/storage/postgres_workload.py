@@ -1,4 +1,4 @@
-"""What is asked of PostgreSQL: the transactions of a workload, made from a seed before any time is measured."""
+"""The load of PostgreSQL: the transactions of a workload, made from a seed before any time is measured."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from benchhouse.load.shape import Shape
 from benchhouse.schema.model import Model
 
 BUILT_IN = ("lookup", "range", "update", "transfer", "oltp", "insert", "copy")
-_MOST_BATCHES = 32  # different ones of insert and copy: they are long
+_MOST_BATCHES = 32  # different batches of insert and copy: they are long
 _MOST_AMOUNT = 100
 _CONTROL = re.compile(r"\s*(begin|start|commit|end|rollback|abort|savepoint|release)\b", re.IGNORECASE)
 _COLUMNS = 3
@@ -27,7 +27,7 @@ COPY = Statement("copy", "COPY history (account, amount, note) FROM STDIN", cont
 
 
 class Between(Model):
-    """A whole number, each as likely as the other."""
+    """A whole number, uniformly distributed."""
 
     low: int = Field(description="The lowest.")
     high: int = Field(description="The highest.")
@@ -40,7 +40,7 @@ class Between(Model):
 
 
 class CustomSql(Model):
-    """A transaction of your own: one statement, or several in the order in which they are sent."""
+    """A user's transaction: one statement, or several in the order in which they are sent."""
 
     text: str | tuple[str, ...] = Field(
         description="SQL with :name for each value, as pgbench has it. Several statements: a list, with BEGIN and "
@@ -53,7 +53,7 @@ class CustomSql(Model):
     @model_validator(mode="before")
     @classmethod
     def _text_alone(cls, given: Any) -> Any:
-        """Without values, the statements need no key of their own."""
+        """Accept statements without values and without their own key."""
         return {"text": given} if isinstance(given, str | list | tuple) else given
 
     @property
@@ -75,7 +75,7 @@ class CustomSql(Model):
 
 
 class PostgresWorkload(Shape):
-    """The load, and the transactions in it."""
+    """The load and its transactions."""
 
     operation: str | None = Field(
         None,
@@ -125,19 +125,19 @@ class PostgresWorkload(Shape):
 
     @property
     def unchecked(self) -> tuple[str, ...]:
-        """Tables that transactions of the user's own speak of: what they add to them, nobody knows."""
+        """Tables that the user's own transactions name: what they write there is unknown."""
         text = " ".join(text for item in self.sql.values() for text in item.texts)
         return tuple(table for table in ("accounts", "history") if re.search(rf"\b{table}\b", text, re.IGNORECASE))
 
 
 class TransactionScript:
-    """The statements of a workload, and its transactions."""
+    """The statements of a workload and its transactions."""
 
     def __init__(self, workload: PostgresWorkload, seed: int) -> None:
         self._workload, self._random = workload, Random(seed)
         places = ", ".join(f"(:account{row}, :amount{row}, :note{row})" for row in range(workload.batch))
         insert = f"INSERT INTO history (account, amount, note) VALUES {places}"  # noqa: S608 - of places
-        self._insert = Statement("insert_rows", insert)  # one for all rows of a batch, which can be prepared
+        self._insert = Statement("insert_rows", insert)  # one statement for all rows of a batch, which can be prepared
         self._own = {
             name: [
                 Statement(f"{name}_{number}", text, control=bool(_CONTROL.match(text)))
@@ -153,7 +153,7 @@ class TransactionScript:
 
     @property
     def statements(self) -> list[Statement]:
-        """Those that the transactions need, BEGIN and COMMIT left out."""
+        """Statements that the transactions need, without BEGIN and COMMIT."""
         needed = {
             "lookup": [LOOKUP], "range": [RANGE], "update": [UPDATE], "transfer": [UPDATE], "insert": [self._insert],
             "oltp": [UPDATE, LOOKUP, RECORD], "copy": [COPY],
@@ -162,7 +162,7 @@ class TransactionScript:
         return [item for item in dict.fromkeys(statements) if not item.control or item is COPY]
 
     def works(self) -> Iterator[Work]:
-        """So many as are distinct, by their weights; the first ones hold each kind, however rare it is."""
+        """Yield the distinct transactions, by their weights; the first ones include each kind, however rare it is."""
         kinds, weights = list(self._workload.weights), list(self._workload.weights.values())
         count = max(self._workload.distinct, len(kinds))
         chosen = [*kinds, *self._random.choices(kinds, weights, k=count - len(kinds))]
@@ -177,7 +177,7 @@ class TransactionScript:
             yield work
 
     def _amount(self) -> int:
-        """Above 0, so that a sum can only be right when all is there."""
+        """Return an amount above 0, so that a sum can only be right if everything is there."""
         return self._random.randint(1, _MOST_AMOUNT)
 
     def _work(self, kind: str) -> Work:
@@ -212,7 +212,7 @@ class TransactionScript:
         return self._many(kind)
 
     def _many(self, kind: str) -> Work:
-        """A batch of rows, by INSERT or COPY."""
+        """Return a batch of rows, by INSERT or COPY."""
         random, numbers = self._random.randint, range(self._workload.batch)
         rows = [(random(1, self._workload.rows), self._amount(), f"entry {number}") for number in numbers]
         effect = Effect(rows=len(rows), amount=sum(amount for _, amount, _ in rows))

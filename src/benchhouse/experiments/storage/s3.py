@@ -1,4 +1,4 @@
-"""Experiment `storage.s3`: a bucket under a load of gets, puts, deletes, listings and uploads in parts."""
+"""Experiment `storage.s3`: a bucket under a load of gets, puts, deletes, listings, and multipart uploads."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ _SHOWN = 3
 
 
 class S3Writes:
-    """Writes each object once, and compares what the server calls them with their MD5."""
+    """Writes each object once, and compares the ETag that the server returns with its MD5."""
 
     needs_replies = False
     events, alone = 1.0, "it compares what the server calls each object"
@@ -67,7 +67,8 @@ def prepare(
     where: str,
     servers: EndpointServers,
 ) -> bool:
-    """Write the objects; whether the server names an object by the MD5 of its content, as most do."""
+    """Write the objects. Return whether the server's ETag of an object is the MD5 of its content, as on most
+    servers."""
     source = S3Writes(driver, objects, ctx.seed)
     shape = Shape(concurrency=min(_IN_FLIGHT, len(objects)), requests=len(objects), warmup=0, timeout=timeout_s)
     book = offer(lambda: driver, source, shape, CallTally, ctx, where=where, servers=servers)
@@ -84,7 +85,7 @@ def prepare(
 def read_back(
     bucket: S3Bucket, keys: Sequence[str], contents: Sequence[Stretch], share: float
 ) -> tuple[int, list[str]]:
-    """Read some of what the load has written, evenly chosen; how many, and what is wrong with which."""
+    """Read some of the objects that the load wrote, evenly chosen. Return their number and the problems found."""
     most = min(_READ_BACK_OBJECTS, max(_READ_BACK_BYTES // contents[0].size, 1))
     count = min(round(len(keys) * share + 0.499), most) if share else 0
     problems = []
@@ -101,7 +102,7 @@ def read_back(
 
 
 def lost_writes(keys: Sequence[str], prepared: int, stored: int, removed: int, unsure: int) -> str:
-    """What is wrong with the number of objects there; a request that failed may have been carried out or not."""
+    """Describe a wrong number of objects; empty if it is right. A request that failed may have taken effect or not."""
     expected = prepared + stored - removed
     if expected - unsure <= len(keys) <= expected + unsure:
         return ""
@@ -109,7 +110,7 @@ def lost_writes(keys: Sequence[str], prepared: int, stored: int, removed: int, u
     return f"{len(keys)} objects are there and {expected} should be: {prepared} were prepared, {answered}"
 
 
-_LEAST_PART = 5 << 20  # of S3 itself
+_LEAST_PART = 5 << 20  # limit of S3 itself
 _MOST_PARTS = 10_000
 _PREPARED_BYTES = 256 << 20
 _SINGLE = ("get", "put", "delete", "part")
@@ -146,7 +147,7 @@ METRICS = (
 
 
 class S3Workload(Shape):
-    """The load, and the objects in it."""
+    """The load and its objects."""
 
     operation: Operation | None = Field(None, description="What every operation is; get by default.")
     mix: dict[Operation, float] | None = Field(None, description="Several by weight: {get: 70, put: 20, list: 10}.")
@@ -179,18 +180,18 @@ class S3Workload(Shape):
 
     @property
     def runs_dry(self) -> bool:
-        """Whether more is deleted than written."""
+        """Whether more objects are deleted than written."""
         return self.weights.get("delete", 0) > self.weights.get("put", 0)
 
     @property
     def readable(self) -> int:
-        """Objects to be written before, for get and list."""
+        """Number of objects to write before the load, for get and list."""
         if not {"get", "list"} & self.weights.keys():
             return 0
         return self.objects or min(max(_PREPARED_BYTES // self.size, 4), 1000)
 
     def stock(self, seed: int) -> int:
-        """Objects to be written before, for delete."""
+        """Return the number of objects to write before the load, for delete."""
         if "delete" not in self.weights:
             return 0
         if not self.runs_dry:
@@ -204,7 +205,7 @@ class S3Workload(Shape):
 
 
 class _Trial(NamedTuple):
-    """What is known before the load begins."""
+    """The facts of a trial before its load begins."""
 
     target: S3Target
     workload: S3Workload
@@ -229,7 +230,7 @@ def s3(target: S3Target, workload: S3Workload, ctx: Context) -> None:
     with _trial(target, workload, ctx) as trial:
         readable, stock = workload.readable, workload.stock(ctx.seed)
         keys = [*map(trial.places.read, range(readable)), *map(trial.places.stock, range(stock))]
-        keys = keys or [trial.places.stock(0)]  # one at least shows how the server names what it stores
+        keys = keys or [trial.places.stock(0)]  # even one object shows how the server forms its ETags
         objects = [(key, trial.contents[int(key.rpartition("/")[2]) % len(trial.contents)]) for key in keys]
         offered: dict[str, Any] = {"where": trial.where, "servers": EndpointServers(verify_tls=target.verify_tls)}
         etag_is_md5 = prepare(trial.driver, objects, workload.timeout, ctx, **offered)
@@ -247,7 +248,7 @@ def s3(target: S3Target, workload: S3Workload, ctx: Context) -> None:
 
 @contextmanager
 def _trial(target: S3Target, workload: S3Workload, ctx: Context) -> Iterator[_Trial]:
-    """A place of our own in a bucket, and what is to be written there."""
+    """Yield a separate place in a bucket, and the contents to write there."""
     with trial_prefix(target, ctx, workload.timeout) as place:
         given = workload.content.checked() if workload.content else None
         most = max(workload.readable, workload.requests or 64)
@@ -272,7 +273,7 @@ def _keep_evidence(trial: _Trial, book: LoadRecord, etag_is_md5: bool, ctx: Cont
 
 
 def _verify_written_objects(trial: _Trial, book: LoadRecord, prepared: int, ctx: Context) -> int:
-    """Count what is there, read some of it; how many answers and objects were not as written."""
+    """Count the objects and read some of them. Return how many answers and objects were not as written."""
     tally: S3Tally = book.tally
     corrupt: int = book.errors["corrupt"]
     if not tally.stored and not tally.removed:
@@ -295,7 +296,7 @@ def _verify_written_objects(trial: _Trial, book: LoadRecord, prepared: int, ctx:
 def _report(workload: S3Workload, book: LoadRecord, corrupt: int, ctx: Context) -> None:
     tally: S3Tally = book.tally
     requests_per_s = emit_rates(book, workload, ctx)
-    if len(tally.by_kind) == 1 and tally.operations == tally.calls:  # each request is like the others
+    if len(tally.by_kind) == 1 and tally.operations == tally.calls:  # all requests are of one kind
         operations_per_s, bytes_per_s = requests_per_s, requests_per_s * tally.bytes / tally.calls
     else:
         operations_per_s, bytes_per_s = tally.done / book.window_s, tally.moved / book.window_s

@@ -1,7 +1,7 @@
-"""What objects hold: made from a seed, never kept as a whole, and known byte by byte when it comes back.
+"""Contents of objects: made from a seed, never stored as a whole, and compared byte by byte when they come back.
 
 Every content is a stretch of one random block that is repeated; contents differ in where they begin. So an object of a
-gigabyte needs no gigabyte of memory, and comparing costs less than any digest would.
+gigabyte does not need a gigabyte of memory, and comparing costs less than any digest.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _MOST_CONTENTS = 64
 
 
 class ContentBlock:
-    """Random bytes, or the first of a file, repeated without end."""
+    """Random bytes, or the first bytes of a file, repeated without end."""
 
     def __init__(self, seed: int, size: int, given: Path | None = None) -> None:
         once = random.Random(seed).randbytes(min(max(size, PIECE_BYTES), _LARGEST_BLOCK)) if not given else _read(given)
@@ -31,7 +31,7 @@ class ContentBlock:
 
 
 def _read(path: Path) -> bytes:
-    """The beginning of a file; of a short one, as often as it takes for a piece."""
+    """Return the beginning of a file; a short one is repeated until it fills a piece."""
     with path.open("rb") as file:
         once = file.read(_LARGEST_BLOCK)
     return once * -(-PIECE_BYTES // len(once))
@@ -48,7 +48,7 @@ class Stretch:
 
     @cached_property
     def whole(self) -> bytes:
-        """Only for small ones."""
+        """The whole content; only for small objects."""
         return b"".join(self.pieces())
 
     @cached_property
@@ -68,7 +68,7 @@ class Stretch:
         return [Stretch(self.block, self.start + at, min(size, self.size - at)) for at in range(0, self.size, size)]
 
     def problem(self, pieces: Iterable[bytes]) -> str:
-        """What is wrong with a content that should be this one; empty where nothing is."""
+        """Describe how pieces differ from this content; empty if they do not."""
         compared = Compared(self)
         for piece in pieces:
             compared(piece)
@@ -76,14 +76,14 @@ class Stretch:
 
 
 class Compared:
-    """A sink that compares what comes with what was written."""
+    """A sink that compares received bytes with those that were written."""
 
     __slots__ = ("_at", "_content", "_wrong")
 
     def __init__(self, content: Stretch) -> None:
         self._content = content
         self._at = 0
-        self._wrong = -1  # where the first piece begins that differs
+        self._wrong = -1  # offset of the first piece that differs
 
     def __call__(self, piece: bytes | memoryview) -> None:
         block, content = self._content.block, self._content
@@ -100,9 +100,9 @@ class Compared:
 
 
 def make_contents(seed: int, size: int, most: int, given: Path | None = None) -> list[Stretch]:
-    """Different contents of one size: as many as there are objects, within what can be digested in moments.
+    """Return different contents of one size: one per object, limited by what can be digested quickly.
 
-    Of a file that is given they are stretches of its first 16 MiB; they differ in where they begin.
+    Contents of a given file are stretches of its first 16 MiB; they differ in where they begin.
     """
     block = ContentBlock(seed, size, given)
     count = max(min(most, _MOST_CONTENTS, _DIGESTED_BYTES // size), 2)

@@ -1,4 +1,4 @@
-"""A place of the trial's own in a bucket, of a server that is given or started: nothing is left there afterwards."""
+"""A separate place of the trial in a bucket, of a given or a started server; nothing is left there afterwards."""
 
 import signal
 import threading
@@ -16,18 +16,18 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
 
 _BUCKET = "benchhouse"
-_FOLDER = "benchhouse/"  # in any bucket, ours lies below it
-_SHOWN = 3  # of what could not be removed
+_FOLDER = "benchhouse/"  # parent of all our objects in any bucket
+_SHOWN = 3  # of objects that could not be removed
 _ADMIN_S = 60.0
 
 
 class OwnPlace(NamedTuple):
-    """Everything of the trial lies below `places.prefix`."""
+    """A place in a bucket; every key of the trial begins with `places.prefix`."""
 
     driver: Any
     bucket: S3Bucket
     name: str
-    address: str  # of the server, without who asks
+    address: str  # of the server, without credentials
     where: str  # for people
     places: Places
 
@@ -36,7 +36,8 @@ class OwnPlace(NamedTuple):
 def trial_prefix(
     target: S3Target, ctx: Context, timeout_s: float = _ADMIN_S, key: str = "target"
 ) -> Iterator[OwnPlace]:
-    """Its objects are removed afterwards; those of others are left alone. `key` is what the scenario calls `target`."""
+    """Yield a place in a bucket. Its objects are removed afterwards; all others are left alone. `key` is the name of
+    `target` in the scenario."""
     if target.endpoint and not target.bucket:
         ctx.fail("no_bucket", f"{key}.bucket says which bucket to work in; objects of others in it are left alone")
     ours = not target.endpoint
@@ -56,21 +57,21 @@ def trial_prefix(
         except S3Refused as refused:
             hint = "; create_bucket: true creates it for the trial" if refused.kind == "http_404" else ""
             ctx.fail(refused.kind, advised(refused.kind, f"{where}: {refused.message}{hint}"))
-        if others := bucket.folders(_FOLDER):  # of trials that were killed, too: nobody's, and not ours to remove
+        if others := bucket.folders(_FOLDER):  # including those of killed trials, which we must not remove either
             which = f"{len(others)} folders below {_FOLDER} are of other trials, such as {others[0]}"
             ctx.warn("others_objects", f"{which}: they run now, or were cut short (remove them by hand)")
         places = Places(f"{_FOLDER}{ctx.trial_id}-{token_hex(4)}/")
         try:
             yield OwnPlace(driver, bucket, name, address, where, places)
         finally:
-            if ours:  # it goes with the server
+            if ours:  # the bucket is removed with the server
                 bucket.close()
             else:
                 _remove(bucket, places, made, ctx)
 
 
 def _remove(bucket: S3Bucket, places: Places, made: bool, ctx: Context) -> None:
-    """Remove everything of ours, and only that; warns of what stays."""
+    """Remove all our objects and no others, and warn about those that stay."""
     left: list[str] = []
     try:
         bucket.abort_uploads(places.prefix)
@@ -90,7 +91,8 @@ def _remove(bucket: S3Bucket, places: Places, made: bool, ctx: Context) -> None:
 
 @contextmanager
 def ends_in_order() -> Iterator[None]:
-    """Let a request to end (SIGTERM: a time limit, a cancelled run) pass through `finally`, so that objects go too."""
+    """Turn SIGTERM (a time limit, a cancelled run) into an error that passes through `finally`, so that objects are
+    removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Where requests to a bucket come from: single ones by their weights, and those that follow from an answer."""
+"""Sources of requests to a bucket: single ones by their weights, and those that follow from an answer."""
 
 import random
 from collections import deque
@@ -18,30 +18,30 @@ from benchhouse.load.streams import ValueStream
 
 Operation = Literal["get", "put", "delete", "list", "multipart"]
 _CYCLE = 1000  # requests in which the weights of a mix are met exactly
-_SMALL_BYTES = 1 << 16  # a content up to here goes into one buffer with the head
-_SIGNED_FOR_S = 300.0  # servers take a signature for 15 minutes
+_SMALL_BYTES = 1 << 16  # a content up to this size goes into one buffer with the head
+_SIGNED_FOR_S = 300.0  # servers accept a signature for 15 minutes
 _SIGNED_BEFORE = 10_000
 
 
 @dataclass(eq=False)
 class Many:
-    """An operation of several requests: an upload in parts, or a listing of several pages."""
+    """An operation of several requests: a multipart upload, or a listing of several pages."""
 
     kind: Operation
     key: str
     content: Stretch | None = None
     parts: list[Stretch] = field(default_factory=list)
     etags: list[str] = field(default_factory=list)
-    missing: int = 0  # parts without a good answer
+    missing: int = 0  # parts without a successful answer
     listed: int = 0
     failed: bool = False
     began_ns: int = 0  # when its first request was due
-    unsure_ns: int = 0  # what a late client can have put into its requests
+    unsure_ns: int = 0  # possible delay of its requests by a late client
     measured: bool = False
 
 
 class Places(NamedTuple):
-    """Where the objects of a trial lie; everything of ours begins with `prefix`."""
+    """Keys of the objects of a trial; all of them begin with `prefix`."""
 
     prefix: str
 
@@ -49,7 +49,7 @@ class Places(NamedTuple):
         return f"{self.prefix}read/{number:08d}"
 
     def stock(self, number: int) -> str:
-        """To be deleted."""
+        """Return the key of an object to be deleted."""
         return f"{self.prefix}stock/{number:08d}"
 
     def written(self, number: int) -> str:
@@ -57,7 +57,7 @@ class Places(NamedTuple):
 
 
 class PreparedBucket(NamedTuple):
-    """What lies in the bucket before the load. Object n has the content n, counted round."""
+    """The bucket's objects before the load. Object n has the content n, modulo the number of contents."""
 
     places: Places
     contents: Sequence[Stretch]
@@ -67,7 +67,7 @@ class PreparedBucket(NamedTuple):
 
 
 class RequestMix(NamedTuple):
-    """Operations by weight, and how each is made."""
+    """Operations by weight, and their settings."""
 
     weights: Mapping[str, float]
     part_size: int = 8 << 20
@@ -76,7 +76,8 @@ class RequestMix(NamedTuple):
 
 
 class ObjectRequests:
-    """The source of a load. Contents of what is written go round; so the number in a key tells its content."""
+    """The source of a load. Contents of written objects repeat in order, so the number in a key identifies its
+    content."""
 
     def __init__(
         self, driver: Any, prepared: PreparedBucket, mix: RequestMix, *, processes: int = 1, seed: int = 0
@@ -92,7 +93,7 @@ class ObjectRequests:
         self._parts = {content: content.parts(mix.part_size) for content in uploads}
         self._cycle = cycle(mix.weights, seed)
         self._dice = random.Random(seed)
-        self._ready: deque[S3Item] = deque()  # what follows from answers
+        self._ready: deque[S3Item] = deque()  # requests that follow from answers
         self._stock_size, self._stock = prepared.deletable, deque[str]()
         self._stock_is_ours = False
         self._deletes = "delete" in mix.weights
@@ -132,11 +133,11 @@ class ObjectRequests:
         return planned(self._driver, S3Item("put", self._places.written(index), content))
 
     def _delete(self, index: int) -> Planned:
-        if not self._stock_is_ours:  # each load process has its own part of what was prepared
+        if not self._stock_is_ours:  # each load process has its own part of the prepared objects
             numbers = range(index % self._processes, self._stock_size, self._processes)
             self._stock.extendleft(self._places.stock(number) for number in reversed(numbers))
             self._stock_is_ours = True
-        if not self._stock:  # what was written has not been answered yet
+        if not self._stock:  # no put has been answered yet
             return self._put(index)
         return planned(self._driver, S3Item("delete", self._stock.popleft()))
 
@@ -150,10 +151,10 @@ class ObjectRequests:
         many.missing, many.etags = len(many.parts), [""] * len(many.parts)
         return planned(self._driver, S3Item("create", many.key, operation=many))
 
-    # what came back
+    # Answers.
 
     def answered(self, item: S3Item, reply: CallResult) -> None:
-        """Check the answer, set what it counts for, and make ready what follows from it."""
+        """Check the answer, set what it counts for, and prepare the requests that follow from it."""
         many: Any = item.operation
         if reply.error is None:
             self._check(item, reply)
@@ -211,14 +212,14 @@ class ObjectRequests:
 
 
 class S3Tally(CallTally):
-    """Beside single requests: operations as a whole, and how many objects there must be afterwards."""
+    """In addition to single requests: whole operations, and the number of objects that must exist afterwards."""
 
     def __init__(self, slo: Slo | None = None) -> None:
         super().__init__(slo)
         self.whole: dict[str, ValueStream] = {"list": ValueStream(), "multipart": ValueStream()}
         self.stored = self.removed = self.unsure = 0  # of all requests, measured or not
         self.verified = 0
-        self.done = self.moved = 0.0  # operations and bytes, each by the share of its time that lies in the window
+        self.done = self.moved = 0.0  # operations and bytes, each by the share of its time within the window
 
     def add(self, call: Call, reply: CallResult, start_ns: int, end_ns: int) -> int:
         if reply.error is not None or not call.measured:
@@ -226,7 +227,7 @@ class S3Tally(CallTally):
         if reply.error is None:
             inside = min(call.ended_ns, end_ns) - max(call.sent_ns, start_ns)
             share = max(inside, 0) / max(call.ended_ns - call.sent_ns, 1)
-            self._count(reply, share - call.measured)  # what is measured is counted below, as a whole
+            self._count(reply, share - call.measured)  # measured requests are counted below, as a whole
         return super().add(call, reply, start_ns, end_ns)
 
     def add_many(self, ended: list[tuple[Call, CallResult]]) -> None:
@@ -253,7 +254,7 @@ class S3Tally(CallTally):
             if not many.began_ns:
                 many.began_ns, many.measured = call.due_ns, call.measured
             many.unsure_ns += call.late_ns + call.sending_ns + call.waited_ns
-            if good and reply.count and many.measured:  # its last request
+            if good and reply.count and many.measured:  # the last request of the operation
                 self.whole[many.kind].add_unsure(call.ended_ns - many.began_ns, many.unsure_ns)
 
     def streams(self) -> list[ValueStream]:
@@ -269,7 +270,7 @@ class S3Tally(CallTally):
 
 
 def planned(driver: Any, item: S3Item) -> Planned:
-    """A request with its content, in one buffer or piece by piece."""
+    """Return a request with its content, in one buffer or in pieces."""
     head = driver.head(item)
     if item.kind not in ("put", "part"):
         return Planned(item, head)
@@ -280,7 +281,7 @@ def planned(driver: Any, item: S3Item) -> Planned:
 
 
 def cycle(mix: Mapping[str, float], seed: int) -> list[str]:
-    """The operations of a mix in an order drawn once, each as often as its weight says."""
+    """Return the operations of a mix in an order drawn once, each with the frequency of its weight."""
     total, drawn, at = sum(mix.values()), [], 0.0
     for kind, weight in mix.items():
         before, at = at, at + weight

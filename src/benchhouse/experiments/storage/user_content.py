@@ -1,4 +1,4 @@
-"""A file of the user's whose bytes are stored, instead of random ones: they compress and repeat as theirs do."""
+"""A user's file whose bytes are stored instead of random ones: they compress and repeat like the user's data."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from benchhouse.schema.model import Model
 
 
 class Given(Model):
-    """What is stored: the bytes of a file, from its beginning again where more are needed."""
+    """Content to store: the bytes of a file, repeated from its beginning if more are needed."""
 
     file: InputPath = Field(min_length=1, description="A file that is not empty.")
     sha256: str = Field("", pattern="^([0-9a-f]{64})?$", description="Of `file`; another file is then refused.")
@@ -24,7 +24,7 @@ class Given(Model):
         return self
 
     def checked(self) -> Path:
-        """The file, if it is the one that was meant."""
+        """Return the file. Raise BenchError if it is not the file that was planned."""
         path = Path(self.file)
         if self.sha256 and (sha256 := file_digest(path)) != self.sha256:
             raise BenchError(f"{path} has sha256 {sha256}, and content.sha256 is {self.sha256}", "plan it again")

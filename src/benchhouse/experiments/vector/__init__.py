@@ -1,4 +1,4 @@
-"""Vector databases and libraries: data, exact neighbours, and the experiment that searches.
+"""Vector databases and libraries: data, exact neighbors, and the experiment that searches.
 
-In: a driver, data and a load. Out: queries a second and latency, against recall and memory.
+In: a driver, data, and a load. Out: queries per second and latency, against recall and memory.
 """

@@ -1,4 +1,4 @@
-"""The life of a collection in a trial: made, filled, built, measured by its size, and always removed."""
+"""The life of a collection in a trial: created, filled, built, measured, and always removed."""
 
 import contextlib
 import os
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CollectionHandle:
-    """Where the collection will be, and how its memory is known."""
+    """The place of the collection, and how its memory is measured."""
 
     make: Callable[[], VectorDriver]
     endpoint: str
-    memory: Callable[[], int] | None  # None where the server is somebody else's
+    memory: Callable[[], int] | None  # None if the trial did not start the server
     embedded: bool  # inside this process
 
 
 def find_place(target: VectorTarget, workload: VectorWorkload, data: VectorDataset, ctx: Context) -> CollectionHandle:
-    """Start the server if one is needed, and check that the driver can do what is asked."""
+    """Start the server if one is needed, and check that the driver supports the target and the workload."""
     driver = ctx.driver(target.driver)
     if not hasattr(driver, "indexes"):
         known = "see: bench show vector.search"
@@ -75,7 +75,7 @@ def _check(driver: Any, target: VectorTarget, workload: VectorWorkload, ctx: Con
 
 @dataclass(frozen=True)
 class Made:
-    """What it took to fill and build the collection."""
+    """The cost of filling and building the collection."""
 
     vectors: int
     ingest_s: float
@@ -85,7 +85,7 @@ class Made:
 
 @contextlib.contextmanager
 def alive(place: CollectionHandle) -> Iterator[VectorDriver]:
-    """A driver that is open; what it creates is deleted, whatever happens. What went wrong first is what is told."""
+    """Yield an open driver, and delete whatever it creates. The first error is the one that is raised."""
     driver = place.make()
     try:
         driver.open()
@@ -102,8 +102,8 @@ def alive(place: CollectionHandle) -> Iterator[VectorDriver]:
 
 
 def fill(driver: VectorDriver, place: CollectionHandle, data: VectorDataset, workload: VectorWorkload) -> Made:
-    """Create, ingest, build; the share for later is left out."""
-    from benchhouse.experiments.vector.recall import labels  # brings numpy
+    """Create, ingest, and build, without the share of vectors for later."""
+    from benchhouse.experiments.vector.recall import labels  # imports numpy
 
     count = len(data.vectors) - int(len(data.vectors) * workload.ingest_during)
     marks = labels(len(data.vectors)) if workload.selectivity is not None else None
@@ -127,7 +127,7 @@ def put(
 
 
 def anonymous_memory() -> int:
-    """Memory of this process without mapped files, after what the allocator merely keeps has been given back."""
+    """Return the memory of this process without mapped files, after the allocator has returned its unused memory."""
     import ctypes
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -137,7 +137,7 @@ def anonymous_memory() -> int:
 
 
 def tree_bytes(pid: int) -> int:
-    """The same of a process and all its descendants; what they share counts once, where the kernel tells."""
+    """Return the same for a process and all its descendants; shared memory counts once if the kernel reports it."""
     return sum(map(_bytes, (pid, *descendants(pid))))
 
 

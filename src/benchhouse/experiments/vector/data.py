@@ -1,4 +1,4 @@
-"""Where vectors and queries come from: made up by a seed, or a file; each kind loads itself."""
+"""Sources of vectors and queries: generated from a seed, or a file; each kind loads itself."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from numpy import float32, int64
     from numpy.typing import NDArray
 
-_GENERATOR = 2  # of synthetic data, part of its digest: raise it whenever the data change
-_SPREAD = 0.5  # of cluster centres, in standard deviations of a cluster: they overlap
+_GENERATOR = 2  # of synthetic data, part of its digest: increase it whenever the data change
+_SPREAD = 0.5  # of cluster centers, in standard deviations of a cluster: they overlap
 _DECAY = 0.5  # variance falls as 1/rank, as in learned embeddings
-_HELD_OUT = 0.1  # of the rows become queries, at most, where nothing says how many vectors there are to be
+_HELD_OUT = 0.1  # share of the rows that become queries, at most, if the number of vectors is not given
 
 
 @dataclass(frozen=True)
 class VectorDataset:
-    """Vectors for the index and queries that are not among them."""
+    """Vectors for the index, and queries that are not among them."""
 
-    digest: str  # of all that decides both
+    digest: str  # of everything that determines both
     vectors: "NDArray[float32]"  # may be mapped from a file
     queries: "NDArray[float32]"
-    truth: "NDArray[int64] | None" = None  # the nearest of each query, best first, where the data bring them
+    truth: "NDArray[int64] | None" = None  # the nearest of each query, best first, if the data include them
 
 
 class Synthetic(Model):
     """Overlapping clusters with a decaying spectrum: far-apart ones would let every index reach recall 1.0."""
 
-    standard: ClassVar[int | None] = 20_000  # vectors by default
+    standard: ClassVar[int | None] = 20_000  # default number of vectors
     kind: Literal["synthetic"] = Field("synthetic", description="Made up, by a seed.")
     dimensions: int = Field(64, ge=1, le=65_536, description="Numbers a vector.")
     clusters: int = Field(200, ge=1, description="Overlapping clusters that vectors and queries are drawn from.")
@@ -61,7 +61,8 @@ class Synthetic(Model):
 
 
 class VectorFile(Model):
-    """Own vectors: .npy, .npz, .parquet, .hdf5, .fvecs, .bvecs; queries and their neighbours from it or beside it."""
+    """A user's vectors: .npy, .npz, .parquet, .hdf5, .fvecs, .bvecs; queries and neighbors from the same or another
+    file."""
 
     standard: ClassVar[int | None] = None
     kind: Literal["file"] = Field("file", description="Own vectors.")
@@ -113,7 +114,7 @@ class VectorFile(Model):
 
 
 def _held_out(rows: "NDArray[float32]", vectors: int | None, queries: int, mark: str) -> VectorDataset:
-    """The last rows are the queries."""
+    """Use the last rows as queries."""
     count = min(queries, max(1, int(len(rows) * _HELD_OUT)) if vectors is None else max(1, len(rows) - vectors))
     _check_count(vectors, len(rows) - count, "the data, one query held out,")
     kept = vectors or len(rows) - count
@@ -127,11 +128,11 @@ def _check_count(vectors: int | None, there: int, what: str) -> None:
 
 
 def _spell_out(given: Any) -> Any:
-    """Lets a kind be one word (`data: synthetic`); a mapping without a kind is a file's or synthetic, by its keys."""
+    """Accept a kind as one word (`data: synthetic`); a mapping without a kind is a file or synthetic, by its keys."""
     given = {"kind": given} if isinstance(given, str) else given
     if not isinstance(given, dict):
         return given
-    # `file` is no key, but whoever writes it should be shown what a file needs.
+    # `file` is not a key, but a user who writes it should see what a file needs.
     of_a_file = {"path", "array", "queries", "truth", "sha256", "file"} & given.keys()
     return {"kind": "file" if of_a_file else "synthetic"} | given
 

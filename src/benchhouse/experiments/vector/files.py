@@ -1,4 +1,4 @@
-"""Vectors, queries and neighbours from files, and what is wrong with them."""
+"""Vectors, queries, and neighbors from files, and the checks of their content."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ _VECTORS = ("vectors", "train", "base", "vector", "embedding", "embeddings")
 _QUERIES = ("queries", "test", "query")
 _TRUTH = ("neighbors", "neighbours", "truth")
 _LOOK = 2**24  # values at a time
-_UNNAMED = ""  # of the only array in formats without names
+_UNNAMED = ""  # name of the only array in formats without names
 _TEXMEX = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
 _FORMATS = (".npy", ".npz", ".parquet", ".hdf5", ".h5", *_TEXMEX)
 
@@ -26,7 +26,7 @@ def check_name(path: Path) -> None:
 
 
 def vectors(path: Path, array: str = "") -> "NDArray[float32]":
-    """The vectors of a file, checked; .npy of float32 stays on disk and is mapped."""
+    """Return the checked vectors of a file; .npy of float32 stays on disk and is mapped."""
     rows = _read(path, (array,) if array else _VECTORS, only=not array)
     if rows is None:
         raise BenchError(f"{path} has {_names(path)}", f"name the vectors: data: {{array: ...}}; not {array!r}")
@@ -34,13 +34,14 @@ def vectors(path: Path, array: str = "") -> "NDArray[float32]":
 
 
 def queries(path: Path) -> "NDArray[float32] | None":
-    """What a file of vectors itself has as queries."""
+    """Return the queries in a file of vectors; None if it has none."""
     rows = _read(path, _QUERIES)
     return None if rows is None else _checked(rows, path)
 
 
 def neighbours(path: Path, *, own: bool) -> "NDArray[int64] | None":
-    """Ids of the nearest from a file of them, or what a file of vectors itself (`own`) has of them, if any."""
+    """Return the ids of the nearest from a separate file, or from the file of vectors itself (`own`); None if that has
+    none."""
     ids = _read(path, _TRUTH, only=not own)
     if ids is None and not own:
         raise BenchError(f"{path} has {_names(path)}; expected one of {', '.join(_TRUTH)}")
@@ -70,7 +71,7 @@ def _checked(rows: Any, path: Path) -> "NDArray[float32]":
 
 
 def _read(path: Path, names: Sequence[str], *, only: bool = False) -> Any:
-    """The array of one of these names; the only array there is, where `only` allows; else None."""
+    """Return the array with one of these names, or the only array if `only` is set; otherwise None."""
     if not path.stat().st_size:
         raise BenchError(f"{path} is empty")
     try:
@@ -82,7 +83,7 @@ def _read(path: Path, names: Sequence[str], *, only: bool = False) -> Any:
 
 
 def _names(path: Path) -> str:
-    """What there is in a file, for a message."""
+    """Describe the arrays of a file, for a message."""
     with _arrays(path) as (there, _):
         if there == [_UNNAMED]:
             return "one array without a name"
@@ -91,7 +92,7 @@ def _names(path: Path) -> str:
 
 @contextmanager
 def _arrays(path: Path) -> Iterator[tuple[list[str], Callable[[str], Any]]]:
-    """The names of a file's arrays, and what reads one of them."""
+    """Yield the names of a file's arrays, and a function that reads one of them."""
     kind = path.suffix.lower()
     if kind == ".npz":
         import numpy
@@ -128,7 +129,7 @@ def _column(path: Path, name: str) -> Any:
 
 
 def _unnamed(path: Path) -> Any:
-    """.npy, mapped; or the format of TexMex: each row is its length as int32, then so many values."""
+    """Read .npy, mapped, or the TexMex format: each row is its length as int32, then that number of values."""
     import numpy
 
     if path.suffix.lower() == ".npy":

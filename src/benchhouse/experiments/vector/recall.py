@@ -1,4 +1,4 @@
-"""The truth of a workload, from the cache, and the share of it that was found."""
+"""The true neighbors of a workload, from the cache, and the share of them that was found."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +15,21 @@ from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Cache
 
-_VERSION = 3  # part of the cache key: raise it whenever the truth changes
-_DEPTH = 100  # at least so many neighbours are computed, so that all k up to it share one file
-_SAMPLE = 20  # queries whose given neighbours are checked
+_VERSION = 3  # part of the cache key: increase it whenever the truth changes
+_DEPTH = 100  # computed neighbors, at least, so that all k up to it share one file
+_SAMPLE = 20  # queries whose given neighbors are checked
 _TIE = 1e-5
 _ALIKE = 0.99
 
 
 def labels(vectors: int) -> Ids:
-    """A label for each vector, evenly spread and at random."""
+    """Return a random label for each vector, uniformly distributed."""
     return numpy.random.default_rng(LABELS).integers(0, LABELS, vectors)
 
 
 def load_truth(data: VectorDataset, workload: VectorWorkload, cache: Cache) -> Ids:
-    """Ids of at least the k nearest of each query, best first, -1 where there are fewer; computed once, then cached."""
+    """Return the ids of at least the k nearest of each query, best first, -1 if there are fewer; computed once, then
+    cached."""
     if data.truth is not None and workload.below is None and data.truth.shape[1] >= workload.k:
         check_given(data, workload)
         return data.truth
@@ -48,7 +49,9 @@ def load_truth(data: VectorDataset, workload: VectorWorkload, cache: Cache) -> I
 
 
 def check_given(data: VectorDataset, workload: VectorWorkload) -> None:
-    """Neighbours that came with the data are those of another distance, or of other vectors, surprisingly often."""
+    """Raise BenchError if the given neighbors are wrong. Surprisingly often they are those of another distance, or of
+    other
+    vectors."""
     assert data.truth is not None
     queries = data.queries[:_SAMPLE]
     exact = nearest(data.vectors, queries, workload.k, workload.distance)
@@ -64,10 +67,10 @@ def check_given(data: VectorDataset, workload: VectorWorkload) -> None:
 
 @dataclass(frozen=True)
 class Recall:
-    """Share of the true neighbours that was found, of each query that was asked."""
+    """Share of the true neighbors that was found, for each query."""
 
     shares: NDArray[float64]
-    strangers: int  # answers that are no id of the index, or that the filter forbids
+    strangers: int  # answers that are not ids of the index, or that the filter forbids
 
     @property
     def mean(self) -> float:
@@ -81,9 +84,10 @@ class Recall:
 def recall(
     answers: Ids, asked: Ids, truth: Ids, data: VectorDataset, workload: VectorWorkload, known: Ids | None = None
 ) -> Recall:
-    """Of the answers to the queries with the numbers `asked`. Equally near vectors are equally right; a repeated id
-    counts once. `known`: how many vectors, from the first, had been acknowledged when each one was asked.
-    """
+    """Return the recall of the answers to the queries with the numbers `asked`. Equally near vectors are equally right;
+    a
+    repeated id counts once. `known`: number of vectors, from the first, that were acknowledged at the time of each
+    query."""
     best = truth[asked, : workload.k] if known is None else _of_the_known(asked, truth, known, data, workload)
     marks, there = limits(best, data, workload, asked)
     allowed = None if workload.below is None else labels(len(data.vectors)) < workload.below
@@ -98,7 +102,7 @@ def recall(
 def limits(
     best: Ids, data: VectorDataset, workload: VectorWorkload, asked: Ids | None = None
 ) -> tuple[NDArray[float64], Ids]:
-    """How far the furthest true neighbour of each query is, and how many there are."""
+    """Return the cost of the furthest true neighbor of each query, and the number of true neighbors."""
     queries = data.queries[: len(best)] if asked is None else data.queries[asked]
     there = (best >= 0).sum(axis=1)
     last = numpy.take_along_axis(best, numpy.maximum(there - 1, 0)[:, None], axis=1)
@@ -106,7 +110,8 @@ def limits(
 
 
 def score(answers: Ids, asked: Ids | slice, marks: NDArray[float64], data: VectorDataset, distance: Distance) -> Ids:
-    """How many different answers of each query are as near as its mark; nearly so counts, for engines use float32."""
+    """Count the different answers of each query that are as near as its mark, or nearly so, because engines use
+    float32."""
     ordered = numpy.sort(answers, axis=1)
     fresh: NDArray[bool_] = numpy.ones(ordered.shape, dtype=bool)
     fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
@@ -117,7 +122,8 @@ def score(answers: Ids, asked: Ids | slice, marks: NDArray[float64], data: Vecto
 
 
 def _of_the_known(asked: Ids, truth: Ids, known: Ids, data: VectorDataset, workload: VectorWorkload) -> Ids:
-    """The k nearest among the first `known` vectors: those of the whole truth, and exactly where these are too few."""
+    """Return the k nearest among the first `known` vectors: from the whole truth, or computed exactly if these are too
+    few."""
     best = numpy.full((len(asked), workload.k), -1, dtype=numpy.int64)
     for row, (query, count) in enumerate(zip(asked.tolist(), known.tolist(), strict=True)):
         ids = truth[query]

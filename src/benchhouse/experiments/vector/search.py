@@ -1,4 +1,4 @@
-"""Experiment `vector.search`: how fast a vector index answers under load, and how right it is."""
+"""Experiment `vector.search`: how fast a vector index answers under load, and how correct its answers are."""
 
 import contextlib
 from collections.abc import Iterator
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     Calls = list[NDArray[float32]]
 
-ENOUGH_QUERIES = 1000  # so many different ones, at least, make recall
-GONE_AFTER = 3  # searches that fail one after the other
+ENOUGH_QUERIES = 1000  # different queries that recall needs, at least
+GONE_AFTER = 3  # consecutive searches that fail
 METRICS = (
     higher("qps", "1/s", "requests_per_s x queries a call", "throughput", primary=True),
     lower(
@@ -78,7 +78,7 @@ METRICS = (
 )
 def search(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> None:
     """Build a vector index and search it under load: queries a second and latency, against recall and memory."""
-    from benchhouse.experiments.vector.recall import load_truth  # brings numpy
+    from benchhouse.experiments.vector.recall import load_truth  # imports numpy
 
     data = _load(target, workload, ctx)
     with _named_failures("bad_data", ctx):
@@ -127,7 +127,7 @@ def _load(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> Vecto
 
 @contextlib.contextmanager
 def _named_failures(code: str, ctx: Context) -> Iterator[None]:
-    """What a driver or the data report as wrong fails the trial."""
+    """Fail the trial with the errors of a driver or of the data."""
     try:
         yield
     except CallFailed as failed:
@@ -137,7 +137,7 @@ def _named_failures(code: str, ctx: Context) -> Iterator[None]:
 
 
 def _probe(driver: VectorDriver, call: "NDArray[float32]", workload: VectorWorkload, ctx: Context) -> None:
-    """One search before the load: an answer of the wrong form must not look like a fast one."""
+    """Search once before the load: an answer of the wrong form must not look like a fast one."""
     ids = driver.search(call, workload.k, workload.below)
     shape, kind = getattr(ids, "shape", None), getattr(getattr(ids, "dtype", None), "kind", "")
     if shape != (len(call), workload.k) or kind != "i":
@@ -152,7 +152,7 @@ def _measure(
     workload: VectorWorkload,
     ctx: Context,
 ) -> tuple[LoadRecord, BackgroundIngest | None]:
-    """Offer the load; meanwhile, if asked, the rest of the vectors comes in."""
+    """Offer the load while the rest of the vectors is ingested, if requested."""
     with contextlib.ExitStack() as stack:
         tide = None
         if workload.ingest_during:
@@ -191,7 +191,9 @@ def _measure(
 def _answers(
     driver: VectorDriver, calls: "Calls", book: LoadRecord, workload: VectorWorkload
 ) -> "list[tuple[int, Any]]":
-    """Calls and their answers; more are made after a short window, for as long as it was at most, and in no latency."""
+    """Return calls and their answers. After a short window, more calls are made for at most its length, and excluded
+    from
+    every latency."""
     kept: list[tuple[int, Any]] = book.tally.kept()
     if workload.ingest_during:
         return kept
@@ -205,7 +207,7 @@ def _answers(
             continue
         try:
             kept.append((number, driver.search(call, workload.k, workload.below)))
-        except CallFailed as failed:  # some may, as in the window; a server that is gone fails the trial
+        except CallFailed as failed:  # some may fail, as in the window; a server that is gone fails the trial
             failures += 1
             if failures == GONE_AFTER or failed.kind == "timeout":
                 raise

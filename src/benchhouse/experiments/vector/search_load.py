@@ -1,4 +1,4 @@
-"""The searches of a load: a caller in each thread, the answers that are kept, and what is ingested meanwhile."""
+"""The searches of a load: a caller in each thread, the answers that are recorded, and vectors ingested meanwhile."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ _SAMPLE = 10_000  # answers
 
 
 class Searcher:
-    """One thread's way to the driver. The item of a call is its number; its answer is what `search` returned."""
+    """The driver of one thread. The item of a call is its number; its answer is the result of `search`."""
 
     transport: ClassVar[Literal["call"]] = "call"
 
@@ -30,7 +30,7 @@ class Searcher:
         self, driver: VectorDriver, calls: "Calls", k: int, below: int | None, tide: "BackgroundIngest | None" = None
     ) -> None:
         self._driver, self._calls, self._k, self._below, self._tide = driver, calls, k, below, tide
-        self.ask: Callable[[int], Any] = self._with_tide(self._search_by_number())  # better yet once it is open
+        self.ask: Callable[[int], Any] = self._with_tide(self._search_by_number())  # `open` may set a faster one
 
     def open(self) -> None:
         if not self._driver.shared:
@@ -44,7 +44,7 @@ class Searcher:
         return lambda item: search(calls[item], k, below)
 
     def _with_tide(self, search: Callable[[int], Any]) -> Callable[[int], Any]:
-        """Beside each answer, how many vectors were there when it was asked for."""
+        """Return each answer together with the number of vectors that were acknowledged before its search."""
         if self._tide is None:
             return search
         acknowledged = self._tide.acknowledged
@@ -70,7 +70,7 @@ class Searcher:
 
 
 class AnswerTally(CallTally):
-    """Also keeps answers for recall: the first measured one of each call of the pool."""
+    """A tally that also records answers for recall: the first measured one of each call of the pool."""
 
     def __init__(self, slo: Slo | None = None) -> None:
         super().__init__(slo)
@@ -83,13 +83,13 @@ class AnswerTally(CallTally):
 
     def add_answers(self, answers: Answers) -> None:
         self.count_answers(answers)
-        if self.answers.keys() >= set(answers.items):  # mostly, once each query was asked
+        if self.answers.keys() >= set(answers.items):  # usually true, after each query was sent once
             return
         for item, value in zip(answers.items, answers.values, strict=True):
             self.answers.setdefault(item, value)
 
     def kept(self) -> list[tuple[int, Any]]:
-        """Numbers of calls, and what was answered."""
+        """Return the numbers of calls, and their answers."""
         return sorted(self.answers.items())
 
     def merge(self, other: "CallTally") -> None:
@@ -99,7 +99,9 @@ class AnswerTally(CallTally):
 
 
 class SampleTally(CallTally):
-    """Keeps a fair sample of all measured answers: where data come in, the same query later has another answer."""
+    """A tally that records a fair sample of all measured answers: while data are ingested, a query may get another
+    answer
+    later."""
 
     def __init__(self, slo: Slo | None = None) -> None:
         super().__init__(slo)
@@ -121,20 +123,22 @@ class SampleTally(CallTally):
 
 
 class BackgroundIngest:
-    """Vectors ingested while others search: batches at even steps from the end of the warm-up, in one thread, begun by
-    the first search. A batch that takes longer than its step delays the next ones."""
+    """Vectors ingested during the searches: batches at even steps from the end of the warm-up, in one thread, started
+    by the
+    first search. A batch that takes longer than its step delays the next ones."""
 
     def __init__(
         self, ingest: Callable[[int, int], None], edges: Sequence[int], warmup_s: float, window_s: float
     ) -> None:
-        """`ingest(a, b)` puts in the vectors from a to b, of all neighbouring edges; those before the first are in."""
+        """`ingest(a, b)` ingests the vectors from a to b, for all neighboring edges; those before the first already
+        are."""
         self._ingest, self._warmup_s, self._window_s = ingest, warmup_s, window_s
         self._first, *self._edges = edges
         self._known = self._first
         self._begun, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.problem: Exception | None = None
-        self.seconds = 0.0  # from the first batch until the last was acknowledged
+        self.seconds = 0.0  # from the end of the warm-up until the last batch was acknowledged
 
     def start(self) -> None:
         self._thread.start()
@@ -146,7 +150,7 @@ class BackgroundIngest:
             self._thread.join()
 
     def acknowledged(self) -> int:
-        """Vectors, from the first, that the database has taken."""
+        """Return the number of vectors, from the first, that the database has acknowledged."""
         self._begun.set()
         return self._known
 

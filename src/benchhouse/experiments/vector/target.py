@@ -9,7 +9,7 @@ from benchhouse.schema.model import Model
 
 
 class VectorTarget(Model):
-    """The database or library, and the index in it."""
+    """The database or library, and its index."""
 
     driver: str = Field("faiss", description="chroma, faiss, lancedb, milvus, pgvector, qdrant, weaviate, or your own.")
     endpoint: str = Field(
@@ -46,7 +46,7 @@ class VectorTarget(Model):
         return {option: getattr(self, option) for option, index in self._owner.items() if index == self.index}
 
     def misfit(self, vectors: int, dimensions: int) -> str:
-        """Why this index can't hold so many vectors of so many dimensions; nothing where it can."""
+        """Return why this index can't hold the vectors of this number and dimension; empty if it can."""
         if self.index == "ivf" and self.nlist > vectors:
             return f"nlist {self.nlist} is more than the {vectors} vectors"
         if self.index == "pq" and dimensions % self.pq_m:

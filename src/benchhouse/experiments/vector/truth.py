@@ -1,7 +1,8 @@
-"""Exact nearest neighbours: a search in float32 proposes candidates, float64 ranks them and proves that none lacks.
+"""Exact nearest neighbors: a search in float32 proposes candidates; float64 ranks them and proves that none is missing.
 
-FAISS does the search where it is installed, NumPy where it is not. Both give the same neighbours; NumPy takes up to
-two and a half times the CPU.
+FAISS does the search if it is installed, otherwise NumPy. Both give the same neighbors; NumPy takes up to two and a
+half
+times the CPU.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,10 +18,11 @@ from benchhouse.load.protocols.vector import Distance
 Ids = NDArray[int64]
 Rows = NDArray[float32]
 Scan = Callable[[Rows, Rows, int, bool], tuple[Rows, Ids]]
-"""From queries, vectors, a number, and whether to rank by inner product instead of squared distance: that many vectors
-with the least costs for each query, in any order. The cost of an inner product is its negative."""
+"""A function of queries, vectors, a number, and whether to rank by inner product instead of squared distance. It
+returns
+that many vectors with the least costs for each query, in any order. The cost of an inner product is its negative."""
 
-_SPARE, _WIDER = 32, 8  # candidates beyond k at first; how many times as many are tried where these prove too few
+_SPARE, _WIDER = 32, 8  # candidates beyond k at first; factor for a second try if they prove too few
 _BLOCK_VALUES = 2**24  # of float32 vectors at a time
 _PRODUCTS = 2**22  # of NumPy's search at a time
 _EXACT_VALUES = 2**21  # of float64 at a time
@@ -29,10 +31,11 @@ _EXACT_VALUES = 2**21  # of float64 at a time
 def nearest(
     vectors: Rows, queries: Rows, k: int, distance: Distance, among: Ids | None = None, scan: Scan | None = None
 ) -> Ids:
-    """Ids of the k nearest of each query, nearest first, the lower id first where two are equally near.
+    """Return the ids of the k nearest of each query, nearest first; of two equally near ones, the lower id comes first.
 
-    `among` are the only ids that count, ascending. -1 where there are fewer than k. Memory does not grow with the
-    number of vectors, which may be mapped from a file. `scan` proposes the candidates; it does not change the result.
+    Only the ids in `among`, ascending, count. The id is -1 if there are fewer than k. Memory does not grow with the
+    number
+    of vectors, which may be mapped from a file. `scan` proposes the candidates; it does not change the result.
     """
     ids = numpy.arange(len(vectors)) if among is None else among
     result = numpy.full((len(queries), k), -1, dtype=numpy.int64)
@@ -47,15 +50,14 @@ def nearest(
         unproven = unproven[~proven]
         if not len(unproven):
             return result
-    for number in unproven:  # a crowd of vectors is nearly equally near: float64 looks at all
+    for number in unproven:  # many vectors are nearly equally near: compare all in float64
         result[number, :depth] = search.rank_all(queries[number : number + 1], depth)
     return result
 
 
 def costs(ids: Ids, vectors: Rows, queries: Rows, distance: Distance) -> NDArray[float64]:
-    """How far each query is from its vectors, in float64: squared distance, of normalised vectors for cosine, or the
-    negative inner product. Less is nearer; infinite where the id is negative.
-    """
+    """Return the cost of each id for its query, in float64: squared distance, of normalized vectors for cosine, or the
+    negative inner product. Less is nearer; the cost is infinite if the id is negative."""
     result = numpy.empty(ids.shape)
     rows = max(1, _EXACT_VALUES // max(ids.shape[1] * vectors.shape[1], 1))
     for start in range(0, len(ids), rows):
@@ -72,7 +74,7 @@ def costs(ids: Ids, vectors: Rows, queries: Rows, distance: Distance) -> NDArray
 
 
 def best_scan() -> Scan:
-    """FAISS where it is installed, else NumPy."""
+    """Return the scan of FAISS if it is installed, otherwise that of NumPy."""
     try:
         import faiss  # noqa: F401
     except ImportError:
@@ -111,12 +113,13 @@ class _NeighborSearch:
     vectors: Rows
     ids: Ids  # of the vectors that count, ascending
     distance: Distance
-    centre: Rows | None  # taken off vectors and queries before float32 sees them
+    centre: Rows | None  # subtracted from vectors and queries before the search in float32
     scan: Scan
 
     def rank(self, queries: Rows, depth: int, width: int) -> tuple[Ids, NDArray[bool_]]:
-        """The nearest among `width` candidates of each query, and whether they are proven: the furthest is nearer than
-        any vector that is no candidate can be, however float32 has rounded its cost."""
+        """Return the nearest among `width` candidates of each query, and whether they are proven: the furthest is
+        nearer than
+        any vector outside of the candidates can be, however float32 has rounded its cost."""
         candidates, beyond = self._candidates(queries, width)
         exact = costs(candidates, self.vectors, queries, self.distance)
         order = numpy.lexsort((candidates, exact), axis=1)[:, :depth]
@@ -125,14 +128,15 @@ class _NeighborSearch:
         return numpy.take_along_axis(candidates, order, axis=1), proven
 
     def rank_all(self, query: Rows, depth: int) -> Ids:
-        """The nearest of one query, by comparing it with all vectors in float64."""
+        """Return the nearest of one query, by comparing it with all vectors in float64."""
         rows = max(1, _EXACT_VALUES // self.vectors.shape[1])
         blocks = [self.ids[start : start + rows] for start in range(0, len(self.ids), rows)]
         exact = numpy.concatenate([costs(ids[None], self.vectors, query, self.distance)[0] for ids in blocks])
         return self.ids[numpy.lexsort((self.ids, exact))[:depth]]
 
     def _candidates(self, queries: Rows, width: int) -> tuple[Ids, NDArray[float64]]:
-        """Ids of those with the least costs in float32, and the true cost that every other vector exceeds."""
+        """Return the ids of the vectors with the least costs in float32, and the true cost that every other vector
+        exceeds."""
         prepared = self._prepared(queries)
         ids = numpy.zeros((len(queries), 0), dtype=numpy.int64)
         scores = numpy.zeros((len(queries), 0), dtype=numpy.float32)
@@ -147,7 +151,7 @@ class _NeighborSearch:
                 scores = numpy.take_along_axis(scores, best, axis=1)
                 ids = numpy.take_along_axis(ids, best, axis=1)
         own = numpy.linalg.norm(prepared.astype(numpy.float64), axis=1)
-        # No product or distance of so many terms is off by more than this share of the product of the lengths.
+        # No product or distance of this number of terms is off by more than this share of the product of the lengths.
         share = float(numpy.finfo(numpy.float32).eps) * (self.vectors.shape[1] + 8)
         slack = share * (own * longest if self.distance == "ip" else (own + longest) ** 2)
         return ids, scores.max(axis=1) - slack
@@ -166,7 +170,8 @@ class _NeighborSearch:
 
 
 def _centre(vectors: Rows, distance: Distance) -> Rows | None:
-    """The middle of the data: distances don't change when it is taken off, and float32 keeps more of their digits."""
+    """Return the center of the data: subtracting it does not change distances, and lets float32 keep more of their
+    digits."""
     if distance == "ip":
         return None
     sample = _direction(vectors[:: max(1, len(vectors) // 10_000)], distance)
@@ -175,7 +180,7 @@ def _centre(vectors: Rows, distance: Distance) -> Rows | None:
 
 
 def _direction(vectors: NDArray[Any], distance: Distance) -> NDArray[Any]:
-    """The vectors; for cosine at length 1, in float64."""
+    """Return the vectors; for cosine with length 1, in float64."""
     if distance != "cosine":
         return vectors
     exact = vectors.astype(numpy.float64, copy=False)

@@ -1,4 +1,4 @@
-"""The frozen problem of a vector search: data, what is asked of them, and the load."""
+"""The fixed problem of a vector search: data, queries, and the load."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _DURATION_S = 2.0
 
 
 class VectorWorkload(Shape):
-    """Data, queries and the load: one call at a time for 2 s by default."""
+    """Data, queries, and the load: by default, one call at a time for 2 s."""
 
     data: Source = Field(default_factory=Synthetic, description="synthetic, or a file of your own.")
     vectors: int | None = Field(None, ge=1, le=100_000_000, description="In the index; by default 20,000, or the file.")
@@ -56,5 +56,5 @@ class VectorWorkload(Shape):
 
     @property
     def below(self) -> int | None:
-        """Labels below this number are searched; None where all are."""
+        """Exclusive limit of the labels that are searched; None if all are."""
         return None if self.selectivity is None else round(self.selectivity * LABELS)
