@@ -1,4 +1,4 @@
-"""Shards: load processes that start on one clock edge and hand back books that merge exactly; one may die."""
+"""Shards: load processes that start at the same time and return records that merge exactly; one may die."""
 
 import mmap
 import os
@@ -20,15 +20,15 @@ Share = Callable[[int, Callable[[], int]], LoadRecord]
 
 
 class NotReached(BenchError):  # noqa: N818 - what happened, in one word
-    """Not a single connection could be made."""
+    """No connection could be opened."""
 
 
 class AllLost(BenchError):  # noqa: N818 - what happened, in two words
-    """No load process lived to tell what it measured."""
+    """No load process survived to return its record."""
 
 
 class Pulse:
-    """The last beat of each load process, in memory that outlives it. A beat takes a microsecond."""
+    """The last heartbeat of each load process, in memory that outlives it. A heartbeat takes a microsecond."""
 
     def __init__(self, shards: int) -> None:
         self._memory = mmap.mmap(-1, _BEAT.size * shards)
@@ -43,7 +43,7 @@ class Pulse:
         return beat
 
     def last(self, shard: int, how: str, edge_ns: int) -> Lost:
-        """What is known of a load process that died."""
+        """Return what is known about a load process that died."""
         at_ns, *counts = _BEAT.unpack_from(self._memory, _BEAT.size * shard)
         at_s = round((at_ns - edge_ns) / 1e9, 3) if at_ns else None
         beat = dict(zip(("answered", "failed", "in_flight", "measured"), counts, strict=True))
@@ -51,8 +51,8 @@ class Pulse:
 
 
 def in_processes(count: int, share: Share, pulse: Pulse) -> LoadRecord:
-    """Fork the load processes, let them prepare, give them one start time, and merge their books. One that dies is
-    lost; one that can't begin ends the load before it began."""
+    """Fork the load processes, let them prepare, give them one start time, and merge their records. One that dies is
+    lost; one that can't start ends the load before the start."""
     children = [Child(number, share) for number in range(count)]
     try:
         if problems := [problem for child in children if (problem := child.wait_ready())]:
@@ -68,7 +68,7 @@ def in_processes(count: int, share: Share, pulse: Pulse) -> LoadRecord:
 
 
 def joined(results: Sequence[LoadRecord | Lost]) -> LoadRecord:
-    """One book of those of all load processes, in which those that died are told."""
+    """Merge the records of all load processes into one, which lists those that died."""
     lost = [result for result in results if isinstance(result, Lost)]
     alive = [result for result in results if isinstance(result, LoadRecord)]
     if not alive:
@@ -82,7 +82,7 @@ def joined(results: Sequence[LoadRecord | Lost]) -> LoadRecord:
 
 
 class Child:
-    """One load process, as its parent sees it: pipes for `ready`, the start time and the book."""
+    """The parent's handle of one load process: pipes for `ready`, the start time, and the record."""
 
     def __init__(self, number: int, share: Share) -> None:
         upward, upward_end = os.pipe()
@@ -96,13 +96,13 @@ class Child:
                 with os.fdopen(upward_end, "wb") as up, os.fdopen(downward_end, "rb") as down:
                     code = _live(number, share, up, down)
             finally:
-                os._exit(code)  # a fork: its parent's atexit handlers and frames are not its to run
+                os._exit(code)  # in a fork, the parent's atexit functions and frames must not run
         os.close(upward_end)
         os.close(downward_end)
         self._up, self._down = os.fdopen(upward, "rb"), os.fdopen(downward, "wb")
 
     def wait_ready(self) -> str:
-        """What keeps it from beginning; nothing where it is ready, or dead: `book` tells that."""
+        """Return why it can't start; empty if it is ready, or dead, which `book` reports."""
         line = self._up.readline().decode().strip()
         return "" if line == "ready" else line
 
@@ -112,7 +112,7 @@ class Child:
             self._down.flush()
 
     def book(self) -> LoadRecord | str:
-        """Its book, or how it came that there is none."""
+        """Return its record, or the reason why there is none."""
         try:
             book = pickle.load(self._up)  # noqa: S301 - from our own child
         except (EOFError, pickle.UnpicklingError):

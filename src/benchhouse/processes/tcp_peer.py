@@ -1,6 +1,7 @@
-"""Which account of this machine opened a connection that arrived on the loopback device.
+"""Finds which account of this machine opened a connection that arrived on the loopback device.
 
-The kernel knows it of TCP sockets as of Unix sockets. `ss -e` shows it, from the same interface: sock_diag(7).
+The kernel knows the account for TCP sockets as for Unix sockets. `ss -e` shows it, from the same interface:
+sock_diag(7).
 """
 
 import os
@@ -21,7 +22,7 @@ _ANSWER = struct.Struct("=BBBB48xIIIII")  # inet_diag_msg; its id is left out
 def account_of_peer(peer: tuple[str, int], own: tuple[str, int]) -> int | None:
     """Return the user id of the process that opened a connection from `peer` to `own`, both on this machine.
 
-    Return None if the connection is not open any more, or if the kernel does not say whose it is.
+    Return None if the connection is no longer open, or if the kernel does not report its owner.
     """
     try:
         family = socket.AF_INET6 if ":" in peer[0] else socket.AF_INET
@@ -39,7 +40,7 @@ def account_of_peer(peer: tuple[str, int], own: tuple[str, int]) -> int | None:
         unmapped = int(Path("/proc/sys/kernel/overflowuid").read_text())
     except (OSError, AttributeError, ValueError, struct.error):  # no Linux, no such interface, or it is not allowed
         return None
-    # Anything but an open socket that a process holds belongs to user 0 here, whoever opened it.
+    # Anything but an open socket that a process holds belongs to user 0 here, regardless of its opener.
     return user if state == _ESTABLISHED and inode and user != unmapped else None
 
 

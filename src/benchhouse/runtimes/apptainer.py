@@ -1,7 +1,7 @@
 """An Apptainer container: the same worker inside a pinned image, as the same user, with nothing else of the host.
 
-Under `containers/` of the cache: `enter` scripts by what was asked for, what was found in each image (`looks/`), and
-worker layers (`layers/`): the few packages that the worker needs, for one version of Python, shared by its images.
+In `containers/` of the cache: `enter` scripts by request, the inspection of each image (`looks/`), and worker layers
+(`layers/`): the few packages that the worker needs, for one version of Python, shared by its images.
 """
 
 import os
@@ -28,7 +28,7 @@ _LOOK_S = 120.0
 
 
 class ImageInspection(Model):
-    """What is in an image, as far as the worker cares."""
+    """The contents of an image that matter to the worker."""
 
     schema_version: Literal[1] = 1
     python: str = Field("", description="The interpreter, by its path inside; empty where there is none that will do.")
@@ -94,7 +94,7 @@ class ApptainerRuntime:
 
 
 class _ApptainerRequest:
-    """What a scenario asks for, and the files that are made for it."""
+    """The container settings of a scenario, and the files that are created for them."""
 
     def __init__(self, spec: RuntimeSettings, place: RuntimeContext) -> None:
         self.spec, self.place = spec, place
@@ -102,7 +102,7 @@ class _ApptainerRequest:
 
     @property
     def enter(self) -> Path:
-        """Known before anything was looked at: `python` and `--dry-run` need the name."""
+        """The path of the enter script, known before any inspection: `python` and `--dry-run` need the name."""
         place = self.place
         try:
             sha256 = self.image()[1].sha256
@@ -121,7 +121,7 @@ class _ApptainerRequest:
         return self.home / digest(request)[:16] / "enter"
 
     def image(self) -> tuple[Path, Image]:
-        """The .sif file and what is recorded of it. Raises where it is not there or not pinned."""
+        """Return the .sif file and its record. Raises BenchError if it is missing or not pinned."""
         name = self.place.image
         if not name:
             raise BenchError(
@@ -144,7 +144,8 @@ class _ApptainerRequest:
         return path, image
 
     def binds(self) -> list[Bind]:
-        """Those of the scenario behind ours, so that they may show something else in a folder of ours."""
+        """Return our binds, then those of the scenario, so that the latter may replace something inside a folder of
+        ours."""
         ours = [Bind(str(folder), str(folder)) for folder in dict.fromkeys(self.place.folders)]
         return [*ours, *(parse_bind(item) for item in self.place.binds)]
 
@@ -167,7 +168,7 @@ class _ApptainerRequest:
         return self.home / "looks" / f"{image.sha256}{chosen}.json"
 
     def look(self, image: Image) -> ImageInspection:
-        """Look into the image, once."""
+        """Inspect the image, once."""
         if known := self.cached_inspection(image):
             return known
         names = [self.spec.python] if self.spec.python else _NAMES
@@ -177,7 +178,7 @@ class _ApptainerRequest:
         return look
 
     def compile(self, image: Image, look: ImageInspection, made: Path) -> None:
-        """The layer's packages; ours too, where it may be written: this may be another Python than the one out here."""
+        """Compile the layer's packages, and our own if writable: this Python may differ from the one outside."""
         folders = [made, OURS] if os.access(OURS, os.W_OK) else [made]
         command = (look.python, "-I", "-m", "compileall", "-q", *map(str, folders))
         self._enter(image, command, [Bind(str(folder), str(folder)) for folder in folders])
@@ -215,18 +216,18 @@ class _ApptainerRequest:
             modules=place.site.modules,
             variables=(*place.variables, *place.site.environment),
         )
-        # Not PYTHONPATH: it would reach into every Python that an experiment starts, with our packages before its own.
+        # Not PYTHONPATH: it would affect every Python that an experiment starts, with our packages before its own.
         return entry.script((look.python, "-I", str(layer.start)), f"{image.source}, Python {look.version} inside")
 
 
 def _best(printed: str) -> ImageInspection:
-    """The newest interpreter that will do, of those that answered; else what the newest one is."""
+    """Return the newest suitable interpreter of those that answered; otherwise the newest one, without its path."""
     looks = []
     for line in printed.splitlines():
         try:
             looks.append(ImageInspection.model_validate_json(line))
         except ValueError:
-            continue  # something that an image's start-up prints
+            continue  # output of an image's start-up
     for look in looks:
         if _numbers(look.version) >= (3, 11) and (not look.pydantic or _numbers(look.pydantic) >= (2, 8)):
             return look

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from benchhouse.worker.trial_services import TrialServices
 
 _DEPTH = 20
-_MANY = 200_000  # values; with fewer, the import of pyarrow takes longer than it spares
+_MANY = 200_000  # values; for fewer, importing pyarrow takes longer than it saves
 _PIECE = 50_000
 
 
 def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path, logs: ServiceLogWriter) -> None:
-    """Run one experiment and write `result`; whatever it raises is recorded there, never swallowed."""
+    """Run one experiment and write `result`; all of its exceptions are recorded there, never swallowed."""
     handover = Handover()
     ctx: TrialContext | None = None
     try:
@@ -72,7 +72,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
         handover.finished = True
     except ExperimentFailed as failure:
         message = failure.message
-        if spec.dataset:  # whoever mends it has that file, not our copy
+        if spec.dataset:  # the user has that file, not our copy
             message = message.replace(spec.dataset.path, spec.dataset.name)
         handover.fail(failure.code, message, retryable=failure.retryable)
     except ServerDiedError as news:
@@ -93,13 +93,13 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
             _write_histograms(ctx, folder.histograms)
         except Exception as error:  # noqa: BLE001 - values whose sum overflows, a full disk
             handover.crash(error)
-    result.write_text(handover.model_dump_json(), encoding="utf-8")  # torn by a kill, it counts as none
+    result.write_text(handover.model_dump_json(), encoding="utf-8")  # if a kill truncates it, it counts as missing
     sys.stdout.flush()
     sys.stderr.flush()
 
 
 def _with_dataset(parameters: dict[str, Any], dataset: StagedDataset) -> dict[str, Any]:
-    """The input that takes the dataset, at the copy of it."""
+    """Return the parameters with the path of our copy in the input that takes the dataset."""
     head, _, rest = dataset.input.partition(".")
     if not rest:
         return parameters | {head: dataset.path}
@@ -109,7 +109,7 @@ def _with_dataset(parameters: dict[str, Any], dataset: StagedDataset) -> dict[st
 
 @lru_cache(maxsize=1)
 def _load(ref: ExperimentRef) -> Experiment:
-    """Once for all trials of a process."""
+    """Load the experiment once for all trials of a process."""
     try:
         return load(ref)
     except ModuleNotFoundError as error:
@@ -133,18 +133,19 @@ def _services(
     from benchhouse.worker.trial_services import TrialServices
 
     def give_up(reason: str) -> None:
-        """The experiment is stuck in a call that waits for a server that is dead."""
+        """Record the death of a server, and end: the experiment is stuck in a call that waits for it."""
         handover = Handover()
         handover.fail("server_died", reason)
         result.write_text(handover.model_dump_json(), encoding="utf-8")
-        os._exit(0)  # a forked process, by a thread of it: nothing else ends one whose main thread is stuck in C code
+        # called in a thread of a forked process: nothing else ends one whose main thread is stuck in C code
+        os._exit(0)
 
     where = workdir.with_name("services")
     return TrialServices(where, folder, logs, give_up, spec.images, spec.resources.cpus, spec.interface)
 
 
 def _write_samples(ctx: TrialContext, path: Path) -> None:
-    """Every value as it was emitted, for whoever doubts a percentile."""
+    """Write every value as it was emitted, so that percentiles can be verified."""
     distributions = [series for series in ctx.series.values() if len(series.values) > 1]
     if not distributions:
         return
@@ -164,7 +165,7 @@ def _csv_line(*cells: str) -> str:
 
 
 def _by_arrow(values: "array[float]") -> "Iterator[str]":
-    """As short as each can be told exactly, in a quarter of Python's time."""
+    """Format each value in the shortest exact form, in a quarter of Python's time."""
     import pyarrow as pa
 
     numbers = pa.Array.from_buffers(pa.float64(), len(values), [None, pa.py_buffer(values)])
@@ -173,7 +174,7 @@ def _by_arrow(values: "array[float]") -> "Iterator[str]":
 
 
 def _write_histograms(ctx: TrialContext, path: Path) -> None:
-    """What stands in for the values where they were only counted; every percentile can be computed from it again."""
+    """Write the histograms of values that were only counted; every percentile can be computed again from them."""
     entries = [
         HistogramEntry(
             metric=series.metric.name,
@@ -190,7 +191,7 @@ def _write_histograms(ctx: TrialContext, path: Path) -> None:
 
 
 def jsonable(value: Any, depth: int = 0) -> Any:
-    """Custom metadata as JSON; what JSON does not know, and what is nested too deep, is kept as its text."""
+    """Convert metadata to JSON; unsupported or too deeply nested values become text."""
     if isinstance(value, str):
         return plain_text(value)
     if value is None or isinstance(value, bool | int):

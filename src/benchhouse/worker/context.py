@@ -1,4 +1,4 @@
-"""The context handed to an experiment: it collects values, facts and warnings, and refuses what was not declared."""
+"""The context passed to an experiment: it collects values, facts, and warnings, and rejects undeclared metrics."""
 
 import math
 import re
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class MetricWindow:
-    """All values of one metric in one window, in the order they came."""
+    """All values of one metric in one window, in the order of emission."""
 
     metric: Metric
     window: str
     values: array  # type: ignore[type-arg]  # of doubles
     histogram: Histogram | None = None  # of nanoseconds, instead of values
-    errors: "Mapping[str, float]" = field(default_factory=dict)  # how far figures can be off, by stat
-    beyond: "Collection[str]" = ()  # stats that can be off by more than is taken
+    errors: "Mapping[str, float]" = field(default_factory=dict)  # uncertainty of figures, by stat
+    beyond: "Collection[str]" = ()  # stats whose uncertainty is above the limit
 
 
 @dataclass
@@ -53,7 +53,7 @@ class TrialContext:
     oom_kills_overcome: int = 0
     make_services: "Callable[[], TrialServices] | None" = None
     version_of: "Callable[[Recipe, str | None], str]" = lambda recipe, program: ""
-    """Of a server's program; `program` is the one that a scenario names, if it does."""
+    """Returns the version of a server's program; `program` is the one that the scenario names, or None."""
     image_pins: "Mapping[str, str]" = field(default_factory=dict)
     cpus: int = 1
     nodes: list[str] = field(default_factory=nodes.names)
@@ -62,7 +62,7 @@ class TrialContext:
 
     @property
     def artifacts(self) -> Path:
-        """Made when it is first asked for: most trials keep nothing there."""
+        """The artifacts folder, created at first use: most trials store nothing there."""
         self.artifacts_folder.mkdir(exist_ok=True)
         return self.artifacts_folder
 
@@ -95,7 +95,7 @@ class TrialContext:
             self._series(name, None, None, str(window)).values.extend(numbers)
 
     def _series(self, name: str, unit: str | None, direction: Direction | None, window: str) -> MetricWindow:
-        """Where the values of a metric go."""
+        """Return the window to which values of a metric are added."""
         series = self.series.get((name, window))
         if series is None:
             self._refuse_mixture(name, histogram=False)
@@ -130,13 +130,13 @@ class TrialContext:
                 series.errors, series.beyond = errors, beyond
 
     def _refuse_mixture(self, name: str, *, histogram: bool) -> None:
-        """A metric is emitted or counted, not both: its percentiles have one definition."""
+        """Fail if a metric is both emitted and counted: its percentiles must have one definition."""
         for (known, _), series in self.series.items():
             if known == name and (series.histogram is not None) != histogram:
                 self.fail("mixed_distribution", f"metric '{name}' was given both as values and as a histogram")
 
     def _declared(self, name: str, unit: str | None, direction: Direction | None, otherwise: str = "1") -> Metric:
-        """The metric as declared, or made of what is said here; `otherwise` is its unit where neither names one."""
+        """Return the declared metric, or one made from the arguments; `otherwise` is its unit if neither names one."""
         metric = self.declared.get(name) or self.experiment.metric(name)
         if metric is None and self.experiment.strict_metrics and self.experiment.metrics:
             declared = ", ".join(item.name for item in self.experiment.metrics)
@@ -201,7 +201,7 @@ class TrialContext:
         return nodes.command_on(node, self.cpus)
 
     def start_services(self, wanted: "Mapping[str, TrialService]") -> dict[str, list[str]]:
-        """Start or find the services of the scenario; their endpoints by name."""
+        """Start or find the services of the scenario. Return their endpoints by name."""
         if not wanted:
             return {}
         endpoints, facts = self._started().begin(wanted)
@@ -220,7 +220,7 @@ class TrialContext:
             self.warn("exposed", f"{name} listens on the network of the nodes and asks for no password")
 
     def end_services(self) -> str:
-        """End what was started; returns how one had ended by itself, else nothing."""
+        """End all started services. Return how one had ended on its own, otherwise an empty text."""
         if self._services is None:
             return ""
         for compared in self._services.pods.compare():
@@ -236,12 +236,13 @@ class TrialContext:
         return self._services
 
     def in_order(self) -> list[MetricWindow]:
-        """What was emitted, what matters first: metrics that the user asked for, then the experiment's, as declared."""
+        """Return the emitted metrics, most important first: those requested by the user, then the experiment's as
+        declared."""
         places = {metric.name: at for at, metric in enumerate(self.experiment.metrics)}
         return sorted(self.series.values(), key=lambda item: places.get(item.metric.name, -1))
 
     def accept(self, returned: Any) -> None:
-        """Take what a function returned: numbers are metrics, everything else is metadata."""
+        """Record what a function returned: numbers are metrics, everything else is metadata."""
         if returned is None:
             return
         if not isinstance(returned, dict):
@@ -255,7 +256,7 @@ class TrialContext:
 
 
 def _number(value: Any) -> float | None:
-    """A number, also one of NumPy's; booleans, text and containers are not numbers here."""
+    """Return a number, also one of NumPy's; None for booleans, text, and containers."""
     if isinstance(value, bool | str | bytes | list | tuple | dict) or value is None:
         return None
     try:

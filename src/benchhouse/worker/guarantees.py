@@ -1,4 +1,4 @@
-"""What a trial's contract demands of it and of its node, each observed or not."""
+"""What a trial's contract requires of it and of its node, each observed or not."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _SHORT = 12  # digits of a digest in a sentence
 
 @dataclass(frozen=True)
 class TrialObservations:
-    """What is known of a trial when it is over."""
+    """What is known about a trial when it is over."""
 
     spec: TrialSpec
     telemetry: TelemetrySummary | None
@@ -29,17 +29,17 @@ class TrialObservations:
     shared: bool
     """Whether its process had run other trials before."""
     not_enforced: str
-    """Limits that nothing held it to."""
+    """The limits that were not enforced; empty if all were."""
 
 
 def observe(seen: TrialObservations) -> list[Guarantee]:
-    """Every demand that a single trial can prove; those of the whole run are judged from all its trials."""
+    """Return every requirement that a single trial can prove; those of the whole run are judged from all its trials."""
     contract = BenchmarkRun.model_validate(seen.spec.contract)
     return [item for item in _observe(contract, seen) if item.name in terms_of(contract).demands]
 
 
 def refusal(spec: TrialSpec, observed: list[Guarantee]) -> Failure | None:
-    """Why a trial does not count, where its contract says that a missing guarantee rejects it."""
+    """Return why a trial does not count; None if its contract does not reject it for missing guarantees."""
     missing = [item for item in observed if not item.observed]
     contract = BenchmarkRun.model_validate(spec.contract)
     if not missing or contract.execution_policy.on_missing_guarantee == "downgrade":
@@ -58,7 +58,7 @@ def _observe(contract: BenchmarkRun, seen: TrialObservations) -> Iterator[Guaran
 
 
 def _quiet(seen: TrialObservations) -> Iterator[Guarantee]:
-    """What else went on at its nodes, by the processors that neither the trial nor its servers used."""
+    """Check for other activity on its nodes, by the CPU time that neither the trial nor its servers used."""
     summary = seen.telemetry
     whole = summary.stats("node", "cpu_busy", WHOLE) if summary else None
     if summary is None or whole is None:
@@ -79,11 +79,12 @@ def _quiet(seen: TrialObservations) -> Iterator[Guarantee]:
     says = f"others used {share:.1%} of its processors" + (f" at {busiest}" if busiest else "")
     quiet = share <= names.QUIET_SHARE
     yield Guarantee(name=names.DEDICATED, observed=quiet, says=says, value=share)
-    yield Guarantee(name=names.STABLE, observed=True, says=says, value=share)  # whether it varies, the run tells
+    yield Guarantee(name=names.STABLE, observed=True, says=says, value=share)  # the run shows whether it varies
 
 
 def _share_of_others(seen: TrialObservations, summary: TelemetrySummary, node: str) -> float | None:
-    """Of the processors of a node, of the trial's own where `node` is empty; its nodes are taken to have as many."""
+    """Return the share of a node's processors that others used; an empty `node` is the trial's own. All nodes are
+    assumed to have equally many."""
     place = f"{node}/" if node else ""
     whole = summary.stats(f"{place}node", "cpu_busy", WHOLE)
     scopes = [f"{place}trial"] if node else _scopes_of_trial(seen.spec, summary)
@@ -95,7 +96,7 @@ def _share_of_others(seen: TrialObservations, summary: TelemetrySummary, node: s
 
 
 def _scopes_of_trial(spec: TrialSpec, summary: TelemetrySummary) -> list[str]:
-    """A server that lives below the worker is in `trial` already; those that are attached are beside it."""
+    """Return the scopes of the trial and its attached servers; servers below the worker are already in `trial`."""
     attached = [name for name, service in spec.services.items() if service.folder]
     servers = [re.compile(rf"service:{re.escape(name)}(-\d+)?") for name in attached]
     return [scope for scope in summary.scopes if scope == "trial" or any(name.fullmatch(scope) for name in servers)]
@@ -136,7 +137,7 @@ def _pinned(contract: BenchmarkRun, seen: TrialObservations) -> Iterator[Guarant
 
 
 def _images(seen: TrialObservations) -> dict[str, str]:
-    """Digests of the trial's own image and of those that its servers ran in; of each, that which it was pulled by."""
+    """Return the digests of the images of the trial and its servers, each with the digest by which it was pulled."""
     services = seen.custom.get("services")
     servers = services.values() if isinstance(services, dict) else ()
     images = {seen.spec.container_digest: ""} if seen.spec.container_digest else {}

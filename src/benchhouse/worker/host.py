@@ -1,9 +1,9 @@
 """A warm host: imports once, then forks the workers of trials, so that a trial costs milliseconds, not imports.
 
-It speaks lines of JSON. In: `{"id", "folder", "log"}` starts a trial, `{"stop": id}` ends one, `{"placed": facts}` adds
-to what evidence says of this place; no trial has begun yet then. Out: `{"id", "pid"}`
-when a trial's worker has started, `{"id", "exit"}` when it has ended and nothing of it is left. When its input ends,
-the orchestrator is gone: everything below is ended, then the host itself.
+The protocol is lines of JSON. Input: `{"id", "folder", "log"}` starts a trial, `{"stop": id}` ends one, `{"placed":
+facts}` adds facts about this place to the evidence, before the first trial. Output: `{"id", "pid"}` when a trial's
+worker has started, `{"id", "exit"}` when it has ended and nothing of it is left. The end of the input means that the
+orchestrator is gone: everything below is ended, then the host itself.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ _GRACE_S = 3.0
 
 
 def serve() -> int:
-    """Until the orchestrator is gone, or SIGTERM comes."""
+    """Serve until the orchestrator is gone, or SIGTERM arrives."""
     tree.become_subreaper()
-    with contextlib.suppress(PermissionError):  # started by hand it may lead its session already
-        os.setsid()  # a Ctrl-C at the terminal is the orchestrator's to handle
+    with contextlib.suppress(PermissionError):  # if started by hand, it may lead its session already
+        os.setsid()  # the orchestrator handles a Ctrl-C at the terminal
     _sweep()
     warm_up()
     wakeup, bell = os.pipe()
@@ -50,7 +50,7 @@ def serve() -> int:
 
 
 def _serve_orders(pool: WorkerPool, wakeup: int) -> None:
-    """Until the orchestrator closes its end of the pipe."""
+    """Serve orders until the orchestrator closes its end of the pipe."""
     os.set_blocking(0, False)
     buffer = b""
     while True:
@@ -71,7 +71,7 @@ def _serve_orders(pool: WorkerPool, wakeup: int) -> None:
 
 
 def _sweep() -> None:
-    """End what an earlier host of this orchestrator left when it was killed."""
+    """End what an earlier host of this orchestrator left behind when it was killed."""
     if (mine := os.environ.get(OWNER)) == identity():
         tree.kill_tree(left_processes(), grace_s=0.0)  # of other hosts: this one is its own owner
     elif mine:
@@ -91,8 +91,8 @@ def _obey(order: dict[str, Any], pool: WorkerPool) -> None:
 
 
 def _end_all(pool: WorkerPool) -> None:
-    """An idle worker ends when its line does. A signal alone could miss it: while a worker seals, and until it is back
-    from saying so, it ignores SIGTERM, and would then wait for orders that never come."""
+    """End all workers. Closing its line ends an idle worker; a signal alone could miss it: while a worker seals and
+    reports, it ignores SIGTERM, and would then wait for orders that never come."""
     pool.hang_up()
     tree.kill_descendants(grace_s=_GRACE_S)
     sweep_leftovers()

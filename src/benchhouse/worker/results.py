@@ -1,4 +1,4 @@
-"""From emitted values to measurements, and from measurements to metrics.json."""
+"""Converts emitted values to measurements, and measurements to metrics.json."""
 
 import math
 import traceback
@@ -32,7 +32,7 @@ _OURS = ("benchhouse.worker.", "benchhouse.schema.", "benchhouse.catalog.")
 
 
 def plain_text(text: str) -> str:
-    """Text that every file here can hold: not endless, and no half characters (file names may bring such)."""
+    """Return text that every file here can hold: limited in length, without half characters (as in some file names)."""
     if len(text) > _TEXT_CHARACTERS:
         half = _TEXT_CHARACTERS // 2
         text = f"{text[:half]}\n[... {len(text) - 2 * half} characters not kept ...]\n{text[-half:]}"
@@ -53,15 +53,15 @@ class Handover(BaseModel):
     quantile_definitions: dict[str, str] = {}
     primary: list[str] = []
     phases: list[tuple[str, int, int]] = []
-    per_energy: list[tuple[Metric, float]] = []  # what it is divided by
+    per_energy: list[tuple[Metric, float]] = []  # each with the amount that divides the energy
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> None:
-        """The experiment said itself that it failed."""
+        """Record that the experiment reported its own failure."""
         self.finished = False
         self.failure = Failure(code=plain_text(code), message=plain_text(message), retryable=retryable)
 
     def crash(self, error: BaseException) -> None:
-        """Something was raised: call this where it is handled, for its traceback."""
+        """Record an exception; call this in its handler, so that the traceback is available."""
         self.finished = False
         try:
             message = str(error)
@@ -78,7 +78,7 @@ class Handover(BaseModel):
         warnings: Iterable[tuple[str, str]],
         invalidities: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """What the experiment said; reasons against its numbers are warnings where it failed anyhow."""
+        """Record what the experiment reported; if it failed, reasons against its numbers become warnings."""
         self.measurements, self.custom, self.warnings = measurements, custom, _warnings(warnings)
         if self.finished and not measurements:
             self.fail("no_metrics", "the experiment emitted no value, so it measured nothing")
@@ -91,7 +91,8 @@ class Handover(BaseModel):
             self.invalid = Failure(code=first.code, message=plain_text("; ".join(messages)))
 
     def energy_metrics(self, telemetry: TelemetrySummary | None, unreadable_reason: Callable[[], str]) -> None:
-        """Metrics that are energy of the steady phase / an amount; none where not all of it was read, which is said."""
+        """Add the metrics that are the energy of the steady phase divided by an amount; if some of it was not read, add
+        none and record the reason."""
         if not self.per_energy:
             return
         joules = [phase.energy_j for phase in telemetry.phases if phase.name == STEADY] if telemetry else []
@@ -114,7 +115,7 @@ def _warnings(pairs: Iterable[tuple[str, str]]) -> list[TrialWarning]:
 
 
 def _strangers(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from where the experiment's own code begins; whole when it never got there."""
+    """Return the traceback from where the experiment's own code starts; whole if it never got there."""
     at = trace
     while at is not None and at.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
         at = at.tb_next
@@ -122,7 +123,8 @@ def _strangers(trace: TracebackType | None) -> TracebackType | None:
 
 
 def measure(series: Iterable[MetricWindow]) -> list[Measurement]:
-    """One value stays as it is; several become a distribution, and a latency always is one."""
+    """Convert to measurements: a single value stays as it is; several become a distribution, and a latency always
+    does."""
     rows: list[Measurement] = []
     for item in series:
         metric, values = item.metric, item.values
@@ -146,16 +148,16 @@ def measure(series: Iterable[MetricWindow]) -> list[Measurement]:
 
 
 def definitions(series: Iterable[MetricWindow]) -> dict[str, str]:
-    """How the percentiles of metrics that were counted in a histogram are defined."""
+    """Return the definition of the percentiles of metrics that were counted in a histogram."""
     return {item.metric.name: HISTOGRAM_QUANTILE for item in series if item.histogram is not None}
 
 
 def metrics_file(
     spec: TrialSpec, meta: Meta, handover: Handover, telemetry: TelemetrySummary | None = None, cores: float = 1.0
 ) -> MetricsFile:
-    """metrics.json in the common schema; what a field would claim without a measurement is null.
+    """Return metrics.json in the common schema; a field without a measurement is null.
 
-    `cores` is how many the trial was allotted.
+    `cores` is the number of cores allocated to the trial.
     """
     measurements = handover.measurements
     by_role = {(row.role, row.stat): row for row in measurements if row.role and row.valid and not row.window}
@@ -198,7 +200,7 @@ def metrics_file(
             "batch": None,
             "concurrency": None,
             **{key: value for key, value in spec.parameters.items() if not isinstance(value, dict | list)},
-            "gpus": spec.resources.gpus,  # whatever a workload calls so
+            "gpus": spec.resources.gpus,  # overrides parameters of a workload with this name
             "nodes": spec.resources.nodes,
         },
         throughput=Throughput(value=throughput.value, unit=common_unit(throughput.unit))

@@ -1,7 +1,7 @@
-"""Exporters by name: what each calls its metrics, and what their values mean where the page itself does not say.
+"""Exporters by name: the names of their metrics, and what values mean if the page itself does not define it.
 
 A page's own types and names are not enough: SLINKY ends gauges in `_total` and counts microseconds in `_seconds`, dcgm
-writes 2^63 where a GPU does not answer, and eight GPUs that are each half busy are not 400% busy.
+writes 2^63 if a GPU does not answer, and eight GPUs that are each half busy are not 400% busy.
 """
 
 import math
@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from benchhouse.schema.telemetry import EXPORTERS, ExporterName, Family
 
 _MIB, _US = float(1 << 20), 1e-6
-_BLANK = float(1 << 47)  # DCGM's smallest mark for "no value"; whole numbers have larger ones
+_BLANK = float(1 << 47)  # DCGM's smallest marker for "no value"; integers have larger ones
 _WIDEST = 32.0  # lanes; an idle port reads 63
 
 
 @dataclass(frozen=True)
 class ExporterMetric:
-    """How a metric is read: its value times `factor` is in `unit`, one series for each value of its labels."""
+    """How a metric is read: its value times `factor` is in `unit`, with one series per value of its labels."""
 
     unit: str
     labels: tuple[str, ...] = ()
     factor: float = 1.0
     counter: bool = False
-    mean: bool = False  # over what is not kept apart; else it is added
+    mean: bool = False  # over labels that are not separate series; otherwise they are added
     family: Family = "node"
     least: float = -math.inf
     below: float = math.inf
-    """What is not in between is the exporter's mark for "unknown"."""
+    """Values outside of `least` to `below` are the exporter's marker for "unknown"."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,8 @@ _PING = {
 }
 _PROBLEMS = {
     "problem_counter": ExporterMetric("problems", ("reason",), counter=True),
-    "problem_gauge": ExporterMetric("1", ("type",)),  # of all reasons of a type one is 1 while the node has the problem
+    # while the node has the problem, one of all reasons of a type is 1
+    "problem_gauge": ExporterMetric("1", ("type",)),
 }
 _KUEUE = {
     "kueue_pending_workloads": _queue("workloads", "status"),
@@ -135,7 +136,7 @@ _KUEUE = {
     "kueue_cluster_queue_nominal_quota": _queue("1", "flavor", "resource"),
 }
 _SLINKY = {
-    # The exporter of its own, up to version 0.4.
+    # SLINKY's own exporter, up to version 0.4.
     "slurm_scheduler_queue_total": _slurm("jobs"),
     "slurm_scheduler_cycle_last_seconds": _slurm("s", factor=_US),
     "slurm_scheduler_cycle_mean_seconds": _slurm("s", factor=_US),
