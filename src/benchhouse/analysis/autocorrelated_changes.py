@@ -1,9 +1,9 @@
-"""Find the changes of a history whose noise remembers, by the probability of each place.
+"""Find the changes of a history with autocorrelated noise, by the probability of a change at each run.
 
-In such noise a change and a swing look alike, and how much noise remembers is only known as well as the changes are.
-So all of it is weighed together: several memories, and for each stretch of the history whether it has changes at all.
-How many stretches have some is learned from the history: one without changes keeps quiet, one that is full of them is
-told more of those that are doubtful.
+In such noise, a change and a random swing look alike, and the autocorrelation ("memory") is known only as well as the
+changes are. All of it is therefore weighed together: several memories, and for each stretch of the history whether it
+has changes at all. The share of stretches with changes is learned from the history: a history without changes stays
+quiet, and in one with many changes, more of the doubtful ones are reported.
 """
 
 import math
@@ -15,32 +15,32 @@ import numpy as np
 from benchhouse.analysis.cuts import NEAR, likeliest
 from benchhouse.analysis.segments import Vector, far, levels
 
-SHORTEST = 10  # runs in the shortest level: ten that remember tell no more of it than three that do not
+SHORTEST = 10  # shortest level: ten autocorrelated runs say no more about it than three independent ones
 
-_TOLD = 0.15  # probability of a change within NEAR runs from which on it is told
-_HAZARD = 0.01  # changes a run, in a stretch that has some
-_STEP = 1.0  # typical size of steps, in deviations of the noise
+_TOLD = 0.15  # smallest probability of a change within NEAR runs at which it is reported
+_HAZARD = 0.01  # changes per run, in a stretch that has some
+_STEP = 1.0  # typical size of steps, in standard deviations of the noise
 _WINDOW, _MARGIN = 200, 40
-_GRID = (0.1, 0.0, -0.1, -0.2, -0.3)  # memories that are weighed, from what a rough search leaves
+_GRID = (0.1, 0.0, -0.1, -0.2, -0.3)  # memories to weigh, relative to the estimate of the rough search
 _MOST = 0.9
-_CLIP, _FADED = 4.0, 50  # median shocks (2.7 deviations of normal ones); runs that remember a shock
-_CLEAR = 5.0  # deviations of a run given the last: a step that leaves no doubt of its place
+_CLIP, _FADED = 4.0, 50  # median shocks (2.7 standard deviations if normal); runs until a shock has faded
+_CLEAR = 5.0  # standard deviations of a run given the previous one: the place of such a step is certain
 _LEARNING = 20
-_OFF_CENTRE = 0.01  # each run by which a place is off: of windows that hold as much, the one about the middle
+_OFF_CENTRE = 0.01  # penalty per run off center: of windows with the same probability, the centered one is chosen
 _CHANGING = 0.5
-_KNOWN = 25  # runs by which an old level is typically known
+_KNOWN = 25  # typical number of runs that determine an old level
 
 
 class Posterior(NamedTuple):
-    """What was found in each series."""
+    """The result of `believe` for each series."""
 
     chances: Vector  # the probability that a new level begins at each run
-    changing: Vector  # log evidence of a series with changes at `hazard`
-    steady: Vector  # log evidence of the same series with none
+    changing: Vector  # log evidence for a series with changes at `hazard`
+    steady: Vector  # log evidence for the same series without changes
 
 
 def weigh(calm: Vector, cuts: list[int], memory: float, least: float, floor: float) -> tuple[list[int], float]:
-    """Where new levels begin, and the likeliest memory; `cuts` and `memory` are those of a rough search."""
+    """Return the runs where new levels begin, and the likeliest memory; `cuts` and `memory` are from a rough search."""
     n, means = len(calm), levels(calm, cuts)
     calm = _tame(calm, means, cuts, memory)
     memories = np.unique(np.clip([memory + by for by in _GRID], 0.0, _MOST))
@@ -56,12 +56,14 @@ def weigh(calm: Vector, cuts: list[int], memory: float, least: float, floor: flo
 
 
 def _tame(calm: Vector, means: Vector, cuts: list[int], memory: float) -> Vector:
-    """Far shocks pulled in, with what the noise remembers of them: else one would look like a level that fades."""
+    """Return the series with far shocks and their autocorrelated aftereffect pulled in; otherwise they look like a
+    fading level.
+    """
     off = calm - means
     shocks = off[1:] - memory * off[:-1]
     limit = far(shocks, _CLIP)
     surplus = shocks - np.clip(shocks, -limit, limit)
-    for cut in cuts:  # a rough place may be off by a few runs, and a step is no shock
+    for cut in cuts:  # a rough cut may be off by a few runs, and a step is not a shock
         surplus[max(0, cut - 1 - NEAR) : cut + NEAR] = 0.0
     tamed = calm.copy()
     for at in (np.flatnonzero(surplus) + 1).tolist():
@@ -71,7 +73,7 @@ def _tame(calm: Vector, means: Vector, cuts: list[int], memory: float) -> Vector
 
 
 def _errors(off: Vector, memories: Vector, cuts: int, least: float) -> Vector:
-    """For each memory, the deviation of a run given the last."""
+    """Return the standard deviation of a run given the previous one, for each memory."""
     free = len(off) / max(1, len(off) - cuts - 1)
     squares = [float(np.mean((off[1:] - memory * off[:-1]) ** 2)) for memory in memories]
     return np.maximum(np.sqrt(np.array(squares) * free), least)
@@ -85,7 +87,7 @@ def _ask(
     x = np.repeat(np.array([calm[start:end] for start, end in windows]), each, axis=0)
     starts = np.repeat(means[[start for start, _ in windows]], each)
     memory, error = np.tile(memories, len(windows)), np.tile(errors, len(windows))
-    # The quadratic mean of the steps that are plain to see, one of the size of the noise counted among them.
+    # The root mean square of the steps that are plain to see, plus one step of the size of the noise.
     squares = [float(means[cut] - means[cut - 1]) ** 2 for cut in cuts]
     squares.append((_STEP * float(np.std(calm - means))) ** 2)
     step = np.full(len(x), math.sqrt(math.fsum(squares) / len(squares)))
@@ -93,7 +95,7 @@ def _ask(
 
 
 def _windows(n: int) -> list[tuple[int, int]]:
-    """Stretches of equal length that overlap by at least two margins."""
+    """Return stretches of equal length that overlap by at least two margins."""
     if n <= _WINDOW:
         return [(0, n)]
     count = math.ceil((n - 2 * _MARGIN) / (_WINDOW - 2 * _MARGIN))
@@ -101,10 +103,10 @@ def _windows(n: int) -> list[tuple[int, int]]:
 
 
 def _learn(belief: Posterior, windows: int, memories: int, once: float) -> tuple[Vector, Vector]:
-    """The probability of each memory, and for each window and memory that of changes.
+    """Return the probability of each memory, and the probability of changes for each window and memory.
 
-    The share of windows that have changes is learned from all of them, half and half to begin with. Windows overlap:
-    `once` is what their evidence counts.
+    The share of windows with changes starts at one half and is learned from all windows. Windows overlap: `once` is the
+    weight of their evidence.
     """
     changing, steady = (part.reshape(windows, memories) for part in (belief.changing, belief.steady))
     share = _CHANGING
@@ -120,7 +122,7 @@ def _learn(belief: Posterior, windows: int, memories: int, once: float) -> tuple
 
 
 def _join(chances: Vector, windows: list[tuple[int, int]], n: int) -> Vector:
-    """One series again: each run from the window in whose middle it is most."""
+    """Join the windows into one series; each run comes from the window in which it is nearest to the middle."""
     joined = np.zeros(n)
     edges = [0, *((before[1] + after[0]) // 2 for before, after in pairwise(windows)), n]
     for row, (start, _), (first, last) in zip(chances, windows, pairwise(edges), strict=True):
@@ -129,7 +131,7 @@ def _join(chances: Vector, windows: list[tuple[int, int]], n: int) -> Vector:
 
 
 def _peaks(chances: Vector) -> list[int]:
-    """Places that have a change near them with some probability, the likeliest first taken, none near another."""
+    """Return runs that probably have a change near them; the likeliest is taken first, and none is near another."""
     around = np.abs(np.arange(-NEAR, NEAR + 1))
     near = np.convolve(chances, 1.0 - _OFF_CENTRE * around, "same")
     peaks = []
@@ -140,9 +142,9 @@ def _peaks(chances: Vector) -> list[int]:
 
 
 def _drop_small(calm: Vector, cuts: list[int], memory: float, error: float, floor: float) -> list[int]:
-    """The size of a change is that of its likeliest place, as where noise does not remember.
+    """Drop changes smaller than `floor`; the size of a change is that at its likeliest place, as for independent noise.
 
-    A clear one may be nearer to an end of the history than the shortest level that is weighed.
+    A clear change may be closer to an end of the history than the shortest level that is weighed.
     """
     kept, n = list(cuts), len(calm)
     while kept:
@@ -159,9 +161,9 @@ def _drop_small(calm: Vector, cuts: list[int], memory: float, error: float, floo
 def believe(
     x: Vector, start: Vector, memory: Vector, error: Vector, step: Vector, hazard: float, shortest: int
 ) -> Posterior:
-    """Weigh all places in each row of `x`, which begins about the level `start`.
+    """Weigh all places in each row of `x`, which begins near the level `start`.
 
-    `error` is the deviation of a run given the last, `step` that of the steps.
+    `error` is the standard deviation of a run given the previous one, `step` that of the steps.
     """
     rows, n = x.shape
     u = (x - start[:, None]) / error[:, None]
@@ -169,12 +171,14 @@ def believe(
     y[:, 1:] = u[:, 1:] - memory[:, None] * u[:, :-1]
     keep = 1.0 - memory
     sums_kept = keep[:, None] * np.cumsum(y, axis=1)
-    # The first run of a new level tells `weight` of it (the old level is not exactly known), the old level `prior`.
+    # `weight` is the information of the first run about its new level (the old level is not exactly known), `prior`
+    # that of the old level.
     weight = 1.0 / (1.0 + memory**2 / (1.0 + _KNOWN * keep**2))
     prior = (error / step) ** 2
     ages = np.arange(n - 1, -n, -1)
     known = (weight + prior)[:, None] + (keep**2)[:, None] * np.maximum(ages, 0)
-    # As [row, n - 1 - end, start]: what is known at that end of a level since that start; no level ends too soon.
+    # Indexed [row, n - 1 - end, start]: the information at that end of a level that began at that start; a level that
+    # would end too soon gets none.
     half = np.lib.stride_tricks.sliding_window_view(0.5 / known, n, axis=1)
     norm = np.lib.stride_tricks.sliding_window_view(
         np.where(ages < shortest - 1, np.inf, 0.5 * np.log(known)), n, axis=1
@@ -189,7 +193,8 @@ def believe(
     base[:, 1:shortest], offset[:, 1:shortest] = -np.inf, 0.0
     steady = base[:, 0] + (offset[:, 0] + sums_kept[:, -1]) ** 2 * half[:, 0, 0] - norm[:, 0, 0]
     blocks, total = [], steady
-    # As levels last `shortest` runs, so many ends hang on no start among them: they are weighed at once.
+    # Levels last at least `shortest` runs, so that many ends do not depend on a start among them and are weighed at
+    # once.
     for at in range(shortest - 1, n, shortest):
         size = min(shortest, n - at)
         ends = slice(n - 1 - at, n - 1 - at - size if at + size < n else None, -1)
@@ -200,12 +205,12 @@ def believe(
         logs -= norm[:, ends, : at + 1]
         top = logs.max(axis=2)
         logs -= top[:, :, None]
-        shares = np.exp(logs.astype(np.float32))  # half the time, and seven digits of a probability are plenty
+        shares = np.exp(logs.astype(np.float32))  # half the time, and seven digits of a probability are enough
         sums = shares.sum(axis=2)
         blocks.append((shares, sums))
         totals = top + np.log(sums)
         total = totals[:, -1]
-        if at + size < n:  # then the block is a whole one, and levels may begin after each of its runs
+        if at + size < n:  # then the block is complete, and levels may begin after each of its runs
             new = slice(at + 1, at + 1 + size)
             level = 2.0 * np.einsum("ijk,ijk->ij", shares, scaled.astype(np.float32)) / sums
             base[:, new] = totals + fixed[:, new] - level * (slope[:, new] + bend[:, None] * level)
@@ -216,7 +221,7 @@ def believe(
 
 
 def _smooth_backward(blocks: list[tuple[Vector, Vector]], n: int, shortest: int) -> Vector:
-    """From the end: how likely each start is, given that a level ended there."""
+    """Smooth backward from the end: return how likely each start is, given that a level ended there."""
     ends = np.zeros((len(blocks[0][1]), n))
     ends[:, -1] = 1.0
     for at, (logs, sums) in zip(range(len(blocks) * shortest - 1, 0, -shortest), reversed(blocks), strict=True):

@@ -1,4 +1,4 @@
-"""How a number spreads over the points of a sweep, and which axis moves it most."""
+"""How a number spreads over the points of a sweep, and which axis affects it most."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class Quartiles:
 
 @dataclass(frozen=True, slots=True)
 class AxisSpread:
-    """What one axis does to a number: the median over all points at each of its values, summed up."""
+    """The effect of one axis on a number, from the median over all points at each of its values."""
 
     axis: str
     levels: int  # values of the axis that have a point
@@ -34,12 +34,13 @@ class AxisSpread:
     worst: Level
     worst_median: float
     explained: float
-    """Share of the variance over points that the means at its values account for, 0 to 1: epsilon squared, which is
-    adjusted for the number of values, since an axis of many values follows any noise."""
+    """Share of the variance over points that the means at its values explain, 0 to 1: epsilon squared, which is
+    adjusted for the number of values, because an axis with many values fits any noise.
+    """
 
 
 def spread(values: Sequence[float]) -> Quartiles:
-    """Quartiles by linear interpolation (Hyndman and Fan's type 7). Raises ValueError where there is no value."""
+    """Return quartiles by linear interpolation (Hyndman and Fan's type 7). Raise ValueError if `values` is empty."""
     ordered = sorted(values)
     if not ordered:
         raise ValueError("no values, no spread")
@@ -49,10 +50,10 @@ def spread(values: Sequence[float]) -> Quartiles:
 def axis_spreads(
     points: Sequence[tuple[Mapping[str, Any], float]], direction: Literal["higher", "lower"] | None
 ) -> list[AxisSpread]:
-    """For each axis with two values or more, the one that explains most first; without a direction, higher is `best`.
+    """Return the spread of each axis with at least two values, the one that explains most first.
 
-    The order is that of the axes where two explain the same. Axes of which every point has a value of its own say
-    nothing and are left out.
+    Axes that explain the same keep their order. An axis with a different value at every point carries no information
+    and is left out. Without a direction, `best` is the highest.
     """
     total = _sum_of_squares([value for _, value in points])
     spreads = []

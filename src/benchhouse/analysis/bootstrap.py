@@ -1,6 +1,6 @@
 """Bootstrap-t critical values for many pairs of samples at once.
 
-Imported where it is needed: a caller whose samples are all too small to resample does not pay for numpy.
+Import it only if needed: callers whose samples are all too small to resample then do not load numpy.
 """
 
 from collections.abc import Sequence
@@ -12,20 +12,22 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 
-# Multiplications in one matrix product. More would wake the threads of the linear algebra library, whose waiting burns
-# more processor time than the work takes; and blocks of this size keep every intermediate in the cache.
+# Multiplications in one matrix product. A larger one would wake the threads of the linear algebra library, whose
+# waiting costs more CPU time than the work; and blocks of this size keep every intermediate in the cache.
 _BLOCK = 250_000
 
 
 class Critical(NamedTuple):
-    """Lower and upper critical value of a studentised statistic."""
+    """Lower and upper critical value of a studentized statistic."""
 
     lo: float
     hi: float
 
 
 class Criticals(NamedTuple):
-    """What one pair needs: for the difference of the means, and for the log of their ratio (None unless positive)."""
+    """Critical values of one pair: for the difference of the means, and for the log of their ratio (None unless
+    positive).
+    """
 
     difference: Critical
     log_ratio: Critical | None
@@ -39,10 +41,10 @@ def resample(
     resamples: int,
     seed: int,
 ) -> list[Criticals]:
-    """Critical values of pairs that all have the same (n_a, n_b) and some spread.
+    """Return critical values of pairs that all have the same (n_a, n_b) and some spread.
 
-    All pairs share one set of resamples, which depends on `seed`, n_a and n_b alone: a pair gets the same answer
-    in any batch. Values may be infinite where ties leave many resamples without spread.
+    All pairs share one set of resamples, which depends only on `seed`, n_a and n_b: a pair gets the same result in any
+    batch. Values may be infinite if ties leave many resamples without spread.
     """
     n_a, n_b = len(pairs[0][0]), len(pairs[0][1])
     counts_a, counts_b = _counts(n_a, n_b, resamples, seed)
@@ -57,8 +59,9 @@ def resample(
 
 @lru_cache(4)
 def _counts(n_a: int, n_b: int, resamples: int, seed: int) -> tuple[Matrix, Matrix]:
-    """A resample is a row of counts, so that all its sums become one matrix product. To draw them is half of the work,
-    and most comparisons of a process have the same sizes."""
+    """Return resamples as rows of counts, so that all their sums become one matrix product. Drawing them is half of the
+    work, and most comparisons in a process have the same sizes, so they are cached.
+    """
     generator = np.random.default_rng([seed, n_a, n_b])
     counts_a = generator.multinomial(n_a, [1.0 / n_a] * n_a, size=resamples).T / n_a
     counts_b = generator.multinomial(n_b, [1.0 / n_b] * n_b, size=resamples).T / n_b
@@ -68,7 +71,7 @@ def _counts(n_a: int, n_b: int, resamples: int, seed: int) -> tuple[Matrix, Matr
 
 
 def resample_sum(groups: Sequence[Sequence[float]], confidence: float, resamples: int, seed: int) -> Critical:
-    """Critical values of the studentised sum of the groups' means."""
+    """Return critical values of the studentized sum of the groups' means."""
     shift, var = np.zeros(resamples), np.zeros(resamples)
     for place, group in enumerate(groups):
         n = len(group)
@@ -108,7 +111,7 @@ def _criticals(a: Matrix, b: Matrix, counts_a: Matrix, counts_b: Matrix, tail: i
 
 
 def _tails(statistics: Matrix, tail: int) -> list[Critical]:
-    """The `tail`-th smallest and largest of each row; a resample without shift or spread (0/0) counts as zero."""
+    """Return the `tail`-th smallest and largest per row; a resample without shift or spread (0/0) counts as zero."""
     last = statistics.shape[1] - 1
     statistics[np.isnan(statistics)] = 0.0
     statistics.partition([tail - 1, last - tail + 1], axis=1)

@@ -1,7 +1,8 @@
-"""Find where the level of a history changed, and say by how much and how sure that is.
+"""Find where the level of a history changed, by how much, and how certain that is.
 
-A history is one number a run, in order. Its noise may have far outliers and may remember: a run after a slow one tends
-to be slow too. Both make ordinary tests cry wolf. `docs/design/change-points.md` says how this was chosen and measured.
+A history is one number per run, in order. Its noise may have far outliers and may be autocorrelated: a run after a slow
+one tends to be slow too. Both make ordinary tests raise false alarms. `docs/design/change-points.md` explains how this
+method was chosen and measured.
 """
 
 import math
@@ -18,27 +19,29 @@ _Z95 = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class LevelShift:
-    """A new level that begins at `index`; `before` and `after` are the levels, far values counted as near ones."""
+    """A new level that begins at `index`; `before` and `after` are the levels, with far values counted as near ones."""
 
     index: int
     before: float
     after: float
-    change: float | None  # (after - before) / |before|, a fraction; None where the level before is zero
+    change: float | None  # (after - before) / |before|, a fraction; None if the level before is zero
     low: float | None
     high: float | None
-    """95% interval of `change`; of those that were found, so a little too far from zero (the strong ones are found)."""
+    """95% interval of `change`. It holds for changes that were found, so it is slightly too far from zero, because
+    strong changes are found more often.
+    """
     z: float  # standard errors between the two levels
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A slow change, along a straight line from the run at `start` to that at `end - 1`."""
+    """A slow change, along a straight line from the run at `start` to the one at `end - 1`."""
 
     start: int
     end: int
     before: float  # the line at its first run
-    after: float  # and at its last
-    change: float | None  # (after - before) / |before|, a fraction; None where it begins at zero
+    after: float  # the line at its last run
+    change: float | None  # (after - before) / |before|, a fraction; None if it begins at zero
     low: float | None
     high: float | None
     """95% interval of `change`."""
@@ -46,14 +49,16 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What a history is like between its changes."""
+    """The noise of a history between its changes."""
 
-    memory: float  # correlation of a run's noise with that of the run before; 0 where there is no evidence of any
-    raw_memory: float  # the same as it was estimated, evidence or not
-    spread: float  # standard deviation, relative to the level where all values are positive
-    full_spread: float  # the same with outliers counted in full
+    memory: float  # correlation of a run's noise with that of the run before; 0 if there is no evidence of any
+    raw_memory: float  # the estimate of `memory`, with or without evidence
+    spread: float  # standard deviation, relative to the level if all values are positive
+    full_spread: float  # `spread` with outliers counted in full
     error: float
-    """Standard deviation that independent runs would need for means as uncertain as these are: memory counted."""
+    """Standard deviation that independent runs would need for means with this uncertainty; includes the effect of
+    memory.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +67,22 @@ class ChangeHistory:
 
     n: int
     changes: tuple[LevelShift, ...]
-    noise: Noise | None  # None where there are too few runs to tell
+    noise: Noise | None  # None if there are too few runs to estimate it
     drifts: tuple[Drift, ...] = ()
 
 
 def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> ChangeHistory:
-    """Where the level of `values` (one a run, oldest first) changed by `floor` or more, at once or slowly; refuses NaN
-    and infinity.
+    """Find where the level of `values` (one per run, oldest first) changed by `floor` or more, at once or slowly. Raise
+    ValueError for NaN and infinity.
     """
     import numpy as np
 
-    from benchhouse.analysis import drifts, level_search, segments  # here, as they import numpy
+    from benchhouse.analysis import drifts, level_search, segments  # here because they import numpy
 
     raw = np.array(finite(values), dtype=float)
     if len(raw) < 2 * level_search.SHORTEST:
         return ChangeHistory(len(raw), (), None)
-    logs = bool((raw > 0.0).all())  # then noise and steps are as large, in percent, at every level
+    logs = bool((raw > 0.0).all())  # then noise and steps are about equal, in percent, at every level
     unit = 1.0 if logs else segments.median(np.abs(raw)) or float(np.abs(raw).max()) or 1.0
     x = np.log(raw) if logs else raw / unit
     least, smallest = max(floor / level_search.SHORTEST, 1e-9), math.log1p(floor) if logs else floor
@@ -87,9 +92,9 @@ def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> ChangeHist
     off = drifts.residuals(calm, pieces)
     if memory and any(piece.slope for piece in pieces):
         if level_search.residual_memory(off, len(pieces), least) > level_search.least_memory(len(x)):
-            pieces = drifts.fit_levels(calm, result.cuts)  # noise that remembers looks like a drift now and then
+            pieces = drifts.fit_levels(calm, result.cuts)  # autocorrelated noise sometimes looks like a drift
             off = drifts.residuals(calm, pieces)
-        else:  # and a drift that was cut into levels looks like noise that remembers
+        else:  # a drift that was cut into levels looks like autocorrelated noise
             sd, memory = max(float(np.std(off)), least), 0.0
     noise = Noise(
         memory=memory,
@@ -113,14 +118,14 @@ def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> ChangeHist
 
 
 class _Scale(NamedTuple):
-    """Levels are logarithms, or in this unit."""
+    """The scale of levels: logarithms (`unit` is None), or multiples of `unit`."""
 
     unit: float | None
 
     def compare(
         self, before: float, after: float, error: float
     ) -> tuple[float, float, float | None, float | None, float | None]:
-        """Both levels as they were measured, and their relative difference with its 95% interval."""
+        """Return both levels in the unit of the metric, and their relative change with its 95% interval."""
         step = after - before
         parts = step, step - _Z95 * error, step + _Z95 * error
         if self.unit is None:

@@ -1,4 +1,4 @@
-"""Clocks of two nodes, compared by round trips: between asking and hearing, the other node read its clock."""
+"""Clocks of two nodes, compared by round trips: the other node reads its clock between request and response."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """Seconds of this node's monotonic clock when it asked and when it heard, and both clocks of the other between."""
+    """This node's monotonic clock at request and response, in seconds, and both clocks of the other node in between."""
 
     asked_s: float
     heard_s: float
-    there_s: float  # by its monotonic clock
-    ahead_s: float  # its time of day less ours, each less its own monotonic clock
+    there_s: float  # the other node's monotonic clock
+    ahead_s: float  # its time of day minus ours, each minus its own monotonic clock
 
     @property
     def length_s(self) -> float:
@@ -20,14 +20,14 @@ class RoundTrip:
 
     @property
     def offset_s(self) -> float:
-        """Its monotonic clock less ours, were both ways as long."""
+        """The other node's monotonic clock minus ours, assuming that both ways took equally long."""
         return self.there_s - (self.asked_s + self.heard_s) / 2
 
 
 class NodeClock:
-    """The clock of another node beside ours: by the shortest of its round trips before and after a trial.
+    """The clock of another node relative to ours, by the shortest of its round trips before and after a trial.
 
-    Whatever the two ways took, an offset is off by at most half of its round trip.
+    However long the two ways took, an offset is off by at most half of its round trip.
     """
 
     def __init__(self, before: Iterable[RoundTrip], after: Iterable[RoundTrip] = ()) -> None:
@@ -40,17 +40,19 @@ class NodeClock:
 
     @property
     def offset_s(self) -> float:
-        """Its monotonic clock less ours, at the first moment."""
+        """The other node's monotonic clock minus ours, at the first moment."""
         return self._before.offset_s
 
     @property
     def ahead_s(self) -> float:
-        """Its time of day less ours."""
+        """The other node's time of day minus ours."""
         return self._before.ahead_s + self._before.offset_s
 
     @cached_property
     def drift(self) -> float:
-        """Seconds that its clock gains on ours a second; 0 where the two moments are too close to tell."""
+        """Seconds per second that the other node's clock gains on ours; 0 if the two moments are too close to measure
+        it.
+        """
         if self._after is None:
             return 0.0
         apart_s = self._after.there_s - self._before.there_s
@@ -59,5 +61,5 @@ class NodeClock:
         return gained_s / apart_s if told and apart_s > 0 else 0.0
 
     def here_s(self, there_s: float) -> float:
-        """The moment of our monotonic clock at which its own showed `there_s`."""
+        """Return the time of our monotonic clock at which the other node's clock showed `there_s`."""
         return there_s - self._before.offset_s - self.drift * (there_s - self._before.there_s)

@@ -1,7 +1,7 @@
 """Compare two samples of replicates: a difference, a relative change, an interval for each, and a verdict in words.
 
-One value is one trial. The requests inside a trial share its warm-up, its placement and its noise, so feeding them in
-would claim an independence that is not there. `docs/design/statistics.md` says how the intervals were chosen.
+One value is one trial. Requests inside a trial share its warm-up, placement, and noise, so comparing them would claim
+an independence that does not exist. `docs/design/statistics.md` explains how the intervals were chosen.
 """
 
 import math
@@ -29,24 +29,30 @@ CONFIDENCE = 0.95
 RESAMPLES = 1999
 """(RESAMPLES + 1) * 2.5% is a whole number, so the tails are order statistics: the 50th from either end."""
 SMALLEST_RESAMPLED = 5
-SMALLEST_EXACT = 3  # two equal values may be chance where a clock is coarse; three on each side hardly are
+SMALLEST_EXACT = 3  # with a coarse clock, two equal values may be chance; three on each side hardly are
 LARGEST_RESAMPLED = 200
-"""Above it the widths of both intervals are within 2% of each other, and resampling costs memory."""
-CAP = 2.0  # critical values are held to this many times Welch's: one outlier in five values otherwise makes them absurd
+"""Above this size, both intervals differ in width by less than 2%, and resampling costs memory."""
+CAP = 2.0  # critical values are limited to this multiple of Welch's: otherwise one outlier in five makes them absurd
 DEFINITION = 3
-"""Version of the intervals, told with every claim; 1 had no HEAVY_TAILED, 2 the scale by LARGEST_RELATIVE_ERROR. Raise
-it when an interval changes, and keep the earlier ones: a claim is computed again by its own."""
+"""Version of the intervals, recorded in every claim. Version 1 had no HEAVY_TAILED; 2 chose the scale by
+LARGEST_RELATIVE_ERROR. Increase it when an interval changes, and keep the earlier definitions: a claim is recomputed
+with its own.
+"""
 HEAVY_TAILED = 8
-"""From so many values a side on, an end nearer than Welch's moves half-way there: with heavy tails resampling alone
-covers 92.5%, Welch's alone 97%."""
+"""From this many values per side on, an end closer than Welch's moves half-way toward it: with heavy tails, resampling
+alone covers 92.5%, Welch's interval alone 97%.
+"""
 LARGEST_RELATIVE_ERROR = 0.3
-"""Of definitions 1 and 2: a relative change only where both means were known so well. That picked the samples that
-look tame by chance, whose intervals are too narrow."""
+"""Used in definitions 1 and 2: a relative change is computed only if both means are known this precisely. That selected
+samples that look tame by chance, whose intervals are too narrow.
+"""
 LARGEST_RELATIVE_VARIANCE = 0.75**2
-"""Of a mean, relative to it; it can't pass one. Beyond, a single value makes up the mean, and nothing else is known."""
+"""Relative variance of a mean, which cannot exceed one. Above this limit, a single value makes up the mean, and nothing
+else is known.
+"""
 
 _ROUNDING = 1e-12
-_NEARLY_ALL = -36.0  # exp of less is lost beside one: a total loss, which no positive value is
+_NEARLY_ALL = -36.0  # smaller exponents are lost next to one: a total loss, which no positive value is
 
 
 class Interval(NamedTuple):
@@ -58,7 +64,7 @@ class Interval(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two samples to compare; `direction` says which way the metric improves (None: neither).
+    """Two samples to compare; `direction` is the way in which the metric improves (None: neither).
 
     `memory` is that of the noise (`analysis.memory`), for sides of which one ran after the other.
     """
@@ -71,7 +77,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StatisticComparison:
-    """B beside A. Intervals are None where there are too few repetitions."""
+    """Sample B compared with sample A. Intervals are None if there are too few repetitions."""
 
     n_a: int
     n_b: int
@@ -81,21 +87,22 @@ class StatisticComparison:
     difference_interval: Interval | None
     change: float | None  # difference / |mean_a|, a fraction; None when mean_a is zero
     change_interval: Interval | None
-    """None, too, unless all values are positive: else a ratio has no interval."""
+    """Also None unless all values are positive: otherwise a ratio has no interval."""
     confidence: float
     method: str
     hedges_g: float | None
     cliffs_delta: float
     p_value: float | None
-    """By `p_method`, for correction. The verdict goes by the interval that is shown: of the change where there is one,
-    else of the difference; at its edge the two may differ."""
+    """Computed by `p_method`, for correction. The verdict uses the interval that is shown: that of the change if it
+    exists, otherwise that of the difference; at its edge, verdict and p-value may disagree.
+    """
     p_method: str
     direction: Direction
     verdict: Verdict
-    doubt: str = ""  # why the interval is no more than a spread, where a side shows that itself
+    doubt: str = ""  # why the interval is only a spread, if a sample shows that
 
     def sentence(self, a: str = "A", b: str = "B") -> str:
-        """The result in one line of plain words, with the given names for the two sides."""
+        """Return the result as one line of plain text, with the given names for the two sides."""
         return f"{b} {self._change_text(a)} ({self._certainty_text()}): {self.verdict}"
 
     def _change_text(self, a: str) -> str:
@@ -117,7 +124,7 @@ class StatisticComparison:
 
     @property
     def _absolute(self) -> bool:
-        """Whether to speak in the metric's unit: no change, or none that comes with the interval there is."""
+        """Whether to use the metric's unit: there is no change, or only the difference has an interval."""
         return self.change is None or (self.change_interval is None and self.difference_interval is not None)
 
 
@@ -131,7 +138,7 @@ def compare(
     resamples: int = RESAMPLES,
     definition: int = DEFINITION,
 ) -> StatisticComparison:
-    """Compare replicates of B with replicates of A; raises ValueError for an empty side, NaN or infinity."""
+    """Compare replicates of B with replicates of A. Raise ValueError for an empty side, NaN, or infinity."""
     pairs = [Pair(a, b, direction)]
     return compare_many(pairs, seed=seed, confidence=confidence, resamples=resamples, definition=definition)[0]
 
@@ -144,14 +151,14 @@ def compare_many(
     resamples: int = RESAMPLES,
     definition: int = DEFINITION,
 ) -> list[StatisticComparison]:
-    """`compare` for each pair, in order, with the same results and far less work: resamples are shared."""
+    """Return `compare` for each pair, in order, with the same results and far less work: resamples are shared."""
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"a confidence lies between 0 and 1, found {confidence}")
     if (resamples + 1) * (1.0 - confidence) / 2.0 < 1.0 - 1e-9:
         raise ValueError(f"{resamples} resamples are too few for a {confidence * 100:g}% interval")
     samples = [(_Sample.of(pair.a, pair.memory), _Sample.of(pair.b, pair.memory)) for pair in pairs]
-    # Each pair is worked out smaller side first and turned round afterwards, so that swapping the two sides of a
-    # comparison flips its signs and changes nothing else (order of trials is gone already: samples are sorted).
+    # Each pair is computed with the smaller side first and reversed afterwards, so that swapping the two sides of a
+    # comparison only flips its signs (samples are sorted, so the order of trials does not matter).
     turned = [(b, a) if b.values_key < a.values_key else (a, b) for a, b in samples]
     how = _How(confidence, resamples, definition)
     criticals = _bootstrap(turned, how, seed)
@@ -176,7 +183,7 @@ class _Sample:
     mean: float
     memory: float
     var_of_mean: float
-    df: float  # by which that variance is known
+    df: float  # degrees of freedom of that variance
 
     @classmethod
     def of(cls, values: Sequence[float], memory: float = 0.0) -> "_Sample":
@@ -191,9 +198,11 @@ class _Sample:
         return cls(ordered, centre, memory, variance(ordered, centre) / n * known.inflation, known.df)
 
     def log_var(self, definition: int) -> float:
-        """Variance of the log of the mean; of one that a single value makes up, as wide as its logarithms allow.
+        """Return the variance of the log of the mean. If a single value makes up the mean, it is as wide as the
+        logarithms allow.
 
-        The mean of positive values is at least that of their logarithms, which knows of no huge value.
+        The mean of positive values is at least the exponential of the mean of their logarithms, which huge values
+        hardly affect.
         """
         relative = self.var_of_mean / self.mean / self.mean
         if relative <= LARGEST_RELATIVE_VARIANCE or definition < 3:
@@ -203,8 +212,9 @@ class _Sample:
 
     @property
     def var_of_logs(self) -> float:
-        """Variance of the mean of the logarithms. No p-value of resampled sizes is made with less: far out, where a
-        correction for many pairs looks, skewed values would pass too often."""
+        """Variance of the mean of the logarithms, the minimum for p-values of samples that can be resampled. With less,
+        skewed values would pass too often in the far tail, which a correction for many pairs uses.
+        """
         logs = [math.log(value) for value in self.values]
         return variance(logs, mean(logs)) / len(logs) * worth(len(logs), self.memory).inflation
 
@@ -226,7 +236,7 @@ class _Bounds(NamedTuple):
 
 
 def _bootstrap(pairs: list[tuple[_Sample, _Sample]], how: _How, seed: int) -> "list[Criticals | None]":
-    """Bootstrap-t critical values for the pairs whose size, spread and noise allow it."""
+    """Return bootstrap-t critical values for pairs whose size, spread, and noise allow it, and None for the others."""
     batches: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
     for place, (a, b) in enumerate(pairs):
         sizes = len(a.values), len(b.values)
@@ -234,7 +244,7 @@ def _bootstrap(pairs: list[tuple[_Sample, _Sample]], how: _How, seed: int) -> "l
         if allowed and a.var_of_mean + b.var_of_mean > 0.0:
             batches[(*sizes, _relative(a, b, how.definition))].append(place)
     criticals: list[Criticals | None] = [None] * len(pairs)
-    if batches:  # only then is numpy needed
+    if batches:  # numpy is needed only then
         from benchhouse.analysis.bootstrap import resample
     for (_, _, positive), places in batches.items():
         values = [(pairs[place][0].values, pairs[place][1].values) for place in places]
@@ -302,7 +312,7 @@ def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, h
 
 
 def hide_within(compared: StatisticComparison, bound_a: float | None, bound_b: float | None) -> StatisticComparison:
-    """No difference is called one that is smaller than what both sides together can be off by (None: not known)."""
+    """Replace the verdict if the difference is smaller than the sum of both error bounds (None: unknown)."""
     bound = (bound_a or 0.0) + (bound_b or 0.0)
     if compared.verdict in ("better", "worse", "different") and abs(compared.difference) < bound:
         return replace(compared, verdict=HIDDEN)
@@ -310,7 +320,7 @@ def hide_within(compared: StatisticComparison, bound_a: float | None, bound_b: f
 
 
 def p_value(a: Sequence[float], b: Sequence[float], definition: int = DEFINITION) -> float | None:
-    """Welch's t test on the scale that `compare` decides by; None where a side has fewer than two values."""
+    """Return the p-value of Welch's t test on the scale of `compare`; None if a side has fewer than two values."""
     return _p_value(_Sample.of(a), _Sample.of(b), definition)
 
 
@@ -320,7 +330,7 @@ def _p_value(a: _Sample, b: _Sample, definition: int) -> float | None:
     if a.var_of_mean + b.var_of_mean == 0.0:
         return 1.0 if a.mean == b.mean else 0.0
     difference, var_a, var_b = b.mean - a.mean, a.var_of_mean, b.var_of_mean
-    if _relative(a, b, definition):  # on the scale of the interval that decides
+    if _relative(a, b, definition):  # on the scale of the deciding interval
         difference = math.log(b.mean) - math.log(a.mean)
         var_a, var_b = (side.log_var(definition) for side in (a, b))
         if definition > 2 and min(len(a.values), len(b.values)) >= SMALLEST_RESAMPLED:
@@ -337,10 +347,10 @@ def _change_interval(change: float | None, log_ratio: Interval | None) -> Interv
 
 
 def verdict_of(mean_a: float, mean_b: float, interval: Interval | None, direction: Direction) -> Verdict:
-    """In words, by the interval of the difference (or of the log of the ratio) alone."""
+    """Return the verdict in words, based only on the interval of the difference (or of the log of the ratio)."""
     if interval is None:
         return "too few repetitions"
-    # Means that differ in rounding only come from the same numbers added up in another order.
+    # Means that differ only by rounding come from the same numbers added up in another order.
     if interval.covers(0.0) or math.isclose(mean_a, mean_b, rel_tol=_ROUNDING):
         return "no evidence of a difference"
     if direction is None:
@@ -349,15 +359,15 @@ def verdict_of(mean_a: float, mean_b: float, interval: Interval | None, directio
 
 
 def _relative(a: _Sample, b: _Sample, definition: int) -> bool:
-    """Whether the ratio decides: where all values are positive, which is the metric's nature and not the sample's."""
+    """Whether the ratio decides: all values are positive, which is a property of the metric and not of the sample."""
     known = all(side.var_of_mean <= (LARGEST_RELATIVE_ERROR * side.mean) ** 2 for side in (a, b))
     return min(a.values[0], b.values[0]) > 0.0 and (known or definition > 2)
 
 
 def hedges_g(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Mean of b minus mean of a in pooled standard deviations, corrected for small n.
+    """Return mean of b minus mean of a in pooled standard deviations, corrected for small n.
 
-    None where it is undefined: fewer than two values on a side, or different constants without any spread.
+    None means undefined: fewer than two values on a side, or different constants without any spread.
     """
     if len(a) < 2 or len(b) < 2:
         return None
@@ -371,7 +381,7 @@ def hedges_g(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float:
-    """P(b > a) - P(b < a) over all pairs: -1 and 1 when the samples do not overlap, 0 when neither leads."""
+    """Return P(b > a) - P(b < a) over all pairs: -1 or 1 if the samples do not overlap, 0 if neither leads."""
     ordered = sorted(a)
     wins = sum(bisect_left(ordered, value) - (len(ordered) - bisect_right(ordered, value)) for value in b)
     return wins / (len(a) * len(b))

@@ -1,7 +1,7 @@
-"""How sure is a number that was worked out of the means of several groups of trials?
+"""Uncertainty of a number that is computed from the means of several groups of trials.
 
-The number is a smooth function of the means, so near them it is a sum: each trial moves it by its own small amount,
-its influence. Groups of influences then play the part that samples of values play in `compare`.
+The number is a smooth function of the means, so near them it is a sum: each trial contributes a small amount, its
+influence. Groups of influences then take the role of the samples of values in `compare`.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from benchhouse.analysis.compare import CAP, LARGEST_RESAMPLED, RESAMPLES, SMALLEST_EXACT, SMALLEST_RESAMPLED, Interval
 from benchhouse.analysis.student import critical_t, two_sided_p
 
-_STEP = 1e-5  # of a mean, for a derivative: far above rounding, far below any bend
+_STEP = 1e-5  # relative to a mean, for a derivative: far above rounding, far below any curvature
 
 Influences = tuple[float, ...]
 
@@ -24,7 +24,7 @@ class InfluenceEstimate:
     groups: tuple[Influences, ...]
 
     def minus(self, other: "InfluenceEstimate") -> "InfluenceEstimate":
-        """The difference from a number that other trials stand behind."""
+        """Return the difference from a number that is based on other trials."""
         turned = tuple(tuple(-influence for influence in group) for group in other.groups)
         return InfluenceEstimate(self.value - other.value, self.groups + turned)
 
@@ -35,23 +35,23 @@ class InfluenceEstimate:
 
     @property
     def df(self) -> float:
-        """Welch and Satterthwaite's degrees of freedom; needs some spread."""
+        """Welch-Satterthwaite degrees of freedom; requires some spread."""
         parts = [(_var_of_mean(group), len(group) - 1) for group in self.groups]
         return sum(var for var, _ in parts) ** 2 / sum(var**2 / df for var, df in parts if var > 0.0)
 
     @property
     def error(self) -> float:
-        """Standard error; needs two trials or more in every group."""
+        """Standard error; requires at least two trials in every group."""
         return math.sqrt(sum(_var_of_mean(group) for group in self.groups))
 
 
 def estimate(
     function: Callable[[Sequence[float]], float], samples: Sequence[Sequence[Sequence[float]]]
 ) -> InfluenceEstimate:
-    """`function` of the means of all columns, and what each trial adds to it.
+    """Return `function` of the means of all columns, with the influence of each trial.
 
     A sample is one group of trials: one column for each quantity that they measured, all of the same length. A group
-    of which the function takes no notice is left out. Derivatives are central differences.
+    that does not affect the function is left out. Derivatives are central differences.
     """
     means = [math.fsum(column) / len(column) for sample in samples for column in sample]
     at = 0
@@ -80,9 +80,10 @@ def _slope(function: Callable[[Sequence[float]], float], means: Sequence[float],
 
 
 def interval(number: InfluenceEstimate, *, confidence: float, seed: int) -> tuple[Interval | None, str]:
-    """The interval and how it was made: bootstrap-t over trials from five in every group on, Welch's t below.
+    """Return the interval and its method: bootstrap-t over trials if every group has at least five, otherwise Welch's
+    t.
 
-    None where a group has one trial, and where two equal ones are all there is.
+    The interval is None if a group has one trial, or if there are only two equal ones.
     """
     if number.n < 2:
         return None, "none, too few repetitions"
@@ -102,7 +103,7 @@ def interval(number: InfluenceEstimate, *, confidence: float, seed: int) -> tupl
 
 
 def p_value(number: InfluenceEstimate) -> float | None:
-    """Of no difference from zero, by Welch's t; None where a group has one trial."""
+    """Return the p-value of no difference from zero, by Welch's t; None if a group has one trial."""
     if number.n < 2:
         return None
     if number.error == 0.0:

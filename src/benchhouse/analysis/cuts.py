@@ -1,7 +1,8 @@
-"""Cuts between two levels: where does the new one begin, how strong is the evidence, and which cuts hold up?
+"""Cuts between two levels: where the new level begins, how strong the evidence is, and which cuts hold up.
 
-By the likelihood of every place. Of places that are nearly as likely, the one is taken that has most of the likelihood
-near it. In noise that remembers the first run of a new level tells most, as the run before it does not explain it.
+Every place is rated by its likelihood. Among places that are nearly as likely, the one with most of the likelihood near
+it is chosen. In autocorrelated noise, the first run of a new level carries most information, because the run before it
+does not explain it.
 """
 
 import math
@@ -11,29 +12,31 @@ import numpy as np
 
 from benchhouse.analysis.segments import Vector, median
 
-NEAR = 5  # runs either way that count as the same place
-FEWEST = 3  # runs of a new level from which its beginning can be told: of the five a cut is found by, most
-_MULTISCALE, _LONG = 2.0, 50  # a short stretch has more places to be found in by chance
+NEAR = 5  # runs in either direction that count as the same place
+# runs of a new level from which its beginning can be located: most of the five that a cut is found by
+FEWEST = 3
+_MULTISCALE, _LONG = 2.0, 50  # a short stretch has more places where a cut can be found by chance
 _LEAST_Z, _USUAL = 3.9, 200
 _Z_A_DECADE = 0.4
 _SMALL, _SMALL_EXTRA, _LARGE_ONES = 0.6, 1.2, 4
-_FAR = 5.0  # standard errors up to which skewness is reckoned with
+_FAR = 5.0  # standard errors up to which skewness is considered
 _SWEEPS = 2
-_CLIP = 2.5  # standard deviations outside both levels, beyond which a value counts no more than one there
+_CLIP = 2.5  # standard deviations outside both levels, beyond which a value counts no more than one at that distance
 
 
 class CutCandidate(NamedTuple):
     """The likeliest beginning of a new level."""
 
     at: int
-    evidence: float  # twice the log of how much likelier two levels are than one: for one given place the square of a z
-    size: float  # the level after less the one before
+    # twice the log likelihood ratio of two levels to one: for one given place the square of a z
+    evidence: float
+    size: float  # the level after minus the one before
 
 
 def place(x: Vector, start: int, cut: int, end: int, error: float) -> CutCandidate:
-    """Between `start` and `end`, where one cut is known to be about `cut`, of noise that does not remember.
+    """Return the likeliest place between `start` and `end`, given a cut at about `cut` and independent noise.
 
-    Nothing speaks for a level of fewer runs than FEWEST: they may be outliers.
+    A level of fewer runs than FEWEST has no evidence: its runs may be outliers.
     """
     gains, sizes = _gains(_pull_in(x, start, cut, end, 0.0, error), 0.0, 1)
     peak = int(gains.argmax())
@@ -50,14 +53,16 @@ def place(x: Vector, start: int, cut: int, end: int, error: float) -> CutCandida
 
 
 def likeliest(x: Vector, start: int, cut: int, end: int, memory: float, error: float) -> tuple[int, float]:
-    """The likeliest place and its step, of noise that remembers; `error` is the deviation of a run given the last."""
+    """Return the likeliest place and its step in autocorrelated noise; `error` is the deviation of a run given the
+    previous one.
+    """
     gains, sizes = _gains(_pull_in(x, start, cut, end, memory, error), memory, FEWEST)
     peak = int(gains.argmax())
     return start + FEWEST + peak, float(sizes[peak])
 
 
 def _pull_in(x: Vector, start: int, cut: int, end: int, memory: float, error: float) -> Vector:
-    """The runs about the level before the cut, none farther outside both levels than a run may be."""
+    """Return the runs relative to the level before the cut, limited to the plausible distance outside both levels."""
     left, right = median(x[start:cut]), median(x[cut:end])
     reach = _CLIP * error / float(np.sqrt(1.0 - memory * memory))
     near: Vector = np.clip(x[start:end], min(left, right) - reach, max(left, right) + reach) - left
@@ -65,10 +70,10 @@ def _pull_in(x: Vector, start: int, cut: int, end: int, memory: float, error: fl
 
 
 def _gains(x: Vector, memory: float, shortest: int) -> tuple[Vector, Vector]:
-    """How many squares two levels explain that one does not, for each place; and the step that fits best there.
+    """Return how many squares two levels explain that one does not, for each place, and the best-fitting step there.
 
-    Of x[t] - memory * x[t-1], a level of one explains `keep` at each run, at the first run after a step the new level
-    explains 1 and the old one -memory; the very first run stands for itself.
+    In x[t] - memory * x[t-1], one level contributes `keep` at each run. At the first run after a step, the new level
+    contributes 1 and the old one -memory; the very first run counts as it is.
     """
     n, keep, first = len(x), 1.0 - memory, 1.0 - memory * memory
     steps = x[1:] - memory * x[:-1]
@@ -88,7 +93,7 @@ def _gains(x: Vector, memory: float, shortest: int) -> tuple[Vector, Vector]:
 
 
 class _Cuts:
-    """Cuts with what speaks for each; dropping one asks its neighbours anew."""
+    """Cuts with the evidence for each; dropping one updates its neighbors."""
 
     def __init__(self, x: Vector, cuts: list[int], error: float, skewness: float) -> None:
         self.x, self.cuts, self.error, self.skewness = x, list(cuts), error, skewness
@@ -107,7 +112,7 @@ class _Cuts:
         before, after = self.cuts[at] - start, end - self.cuts[at]
         evidence = self.places[at].evidence - _MULTISCALE * math.log(_LONG / min(before, after, _LONG))
         z = math.sqrt(max(0.0, evidence))
-        # What skewed noise makes of a few runs by chance is farther out on its long side (Cornish and Fisher).
+        # By chance, a few runs of skewed noise lie farther out on its long side (Cornish and Fisher).
         skewness = self.skewness * (1.0 / after**2 - 1.0 / before**2) / (1.0 / after + 1.0 / before) ** 1.5
         return z - max(0.0, math.copysign(skewness, skewness * self.places[at].size)) * (min(z, _FAR) ** 2 - 1.0) / 6.0
 
@@ -121,7 +126,7 @@ class _Cuts:
 
 
 def prune(x: Vector, cuts: list[int], error: float, floor: float, skewness: float) -> list[int]:
-    """Drop the weakest cut until each holds up; those far smaller than the rest must be clearer."""
+    """Drop the weakest cut until all hold up; cuts far smaller than the rest need stronger evidence."""
     kept = _Cuts(x, cuts, error, skewness)
     needed = _LEAST_Z + _Z_A_DECADE * math.log10(len(x) / _USUAL)
     while kept.cuts:
@@ -139,7 +144,7 @@ def prune(x: Vector, cuts: list[int], error: float, floor: float, skewness: floa
 
 
 def _margins(kept: _Cuts, needed: float, floor: float) -> list[float]:
-    """By how much each cut is stronger than it must be."""
+    """Return by how much each cut exceeds the required strength."""
     sizes = [abs(place.size) for place in kept.places]
     scores = [score if size >= floor else -math.inf for score, size in zip(kept.scores, sizes, strict=True)]
     strong = sorted(size for size, score in zip(sizes, scores, strict=True) if score >= needed)

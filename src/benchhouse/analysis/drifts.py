@@ -1,4 +1,6 @@
-"""Tell slow drifts from steps: where a straight line fits a stretch better than the levels it was cut into."""
+"""Distinguish slow drifts from steps: a drift is a straight line that fits a stretch better than the levels it was cut
+into.
+"""
 
 import math
 from itertools import pairwise
@@ -8,22 +10,23 @@ import numpy as np
 
 from benchhouse.analysis.segments import Vector, means
 
-_LEAST_Z = 4.5  # standard errors from level of a drift that was not cut, as there may be one in each stretch
-# Variances by which a line may fit worse than one step, and for each one more. A part of a history, or a short one,
-# must fit better: where there are steps, another step is likelier than a drift.
+# standard errors from level, for a drift that was not cut: each stretch is a chance for one
+_LEAST_Z = 4.5
+# Variances by which a line may fit worse than one step, and the same for each further step. A part of a history, or a
+# short one, must fit better: if there are steps, another step is likelier than a drift.
 _WHOLE, _PART, _MORE_STEPS = 3.0, -8.0, 6.0
 _LONG = 100
 _SHORTEST = 5
-_JUMP_Z = 3.0  # where a drift meets a level, a step between them that is less sure than this is none
+_JUMP_Z = 3.0  # between a drift and a level, a step with fewer standard errors than this does not count
 
 
 class Piece(NamedTuple):
-    """A stretch and the line that fits it; of a level the slope is zero."""
+    """A stretch and the line that fits it; the slope of a level is zero."""
 
     start: int
     end: int
     first: float  # the line at its first run
-    slope: float  # a run
+    slope: float  # per run
 
     @property
     def last(self) -> float:
@@ -31,17 +34,17 @@ class Piece(NamedTuple):
 
     @property
     def flat(self) -> "Piece":
-        """The level in its place."""
+        """The level that replaces this line."""
         return self._replace(first=(self.first + self.last) / 2.0, slope=0.0)
 
     @property
     def known(self) -> float:
-        """As many runs as its ends are known by: those of a line are known by a quarter."""
+        """Number of runs that determine its ends: a quarter of all for a line, all for a level."""
         return (self.end - self.start) / (4.0 if self.slope else 1.0)
 
 
 class _Sums:
-    """Squares about the line, or about the level, of any stretch."""
+    """Sums of squares about the line, or about the level, of any stretch."""
 
     def __init__(self, x: Vector) -> None:
         self.centre = float(x.mean())
@@ -49,7 +52,7 @@ class _Sums:
         self.sums = [np.concatenate([[0.0], np.cumsum(column)]).tolist() for column in (y, y * t, y * y)]
 
     def fit(self, start: int, end: int) -> tuple[Piece, float, float]:
-        """The line, the squares about the level, and how many fewer there are about the line."""
+        """Return the line, the squares about the level, and how many fewer there are about the line."""
         total, moment, squares = (column[end] - column[start] for column in self.sums)
         n = end - start
         middle = (start + end - 1) / 2.0
@@ -60,9 +63,9 @@ class _Sums:
 
 
 def fit_pieces(x: Vector, cuts: list[int], error: float, floor: float) -> list[Piece]:
-    """The levels between `cuts`, or lines in place of those that rise or fall like one, by `floor` or more.
+    """Return the levels between `cuts`, or lines in place of those that rise or fall by `floor` or more like a line.
 
-    `error` is the deviation that independent runs would need for means as uncertain as these.
+    `error` is the standard deviation that independent runs would need for means with this uncertainty.
     """
     pieces, sums = fit_levels(x, cuts), _Sums(x)
     levels = [piece.first for piece in pieces]
@@ -94,7 +97,9 @@ def fit_pieces(x: Vector, cuts: list[int], error: float, floor: float) -> list[P
 
 
 def _meet(sums: _Sums, before: Piece, after: Piece) -> list[Piece]:
-    """A level and a line, or a line and a level, that meet where they fit best: the drift was cut somewhere in it."""
+    """Return a level and a line (in either order) that meet where they fit best, because the drift was cut somewhere
+    inside.
+    """
     options = []
     for at in range(before.start + _SHORTEST, after.end - _SHORTEST + 1):
         (left, left_squares, left_gained), (right, right_squares, right_gained) = (
@@ -107,13 +112,13 @@ def _meet(sums: _Sums, before: Piece, after: Piece) -> list[Piece]:
 
 
 def fit_levels(x: Vector, cuts: list[int]) -> list[Piece]:
-    """The levels alone."""
+    """Return only the levels."""
     edges = [0, *cuts, len(x)]
     return [Piece(start, end, level, 0.0) for (start, end), level in zip(pairwise(edges), means(x, cuts), strict=True)]
 
 
 def residuals(x: Vector, pieces: list[Piece]) -> Vector:
-    """What each run is off its line by."""
+    """Return the distance of each run from its line."""
     off: Vector = x - np.concatenate(
         [np.linspace(piece.first, piece.last, piece.end - piece.start) for piece in pieces]
     )
@@ -121,7 +126,7 @@ def residuals(x: Vector, pieces: list[Piece]) -> Vector:
 
 
 def is_step(before: Piece, after: Piece, error: float, floor: float) -> bool:
-    """Whether there is a step between them; there is one between any two levels that were cut."""
+    """Whether there is a step between the pieces; between two levels that were cut, there always is."""
     if not before.slope and not after.slope:
         return True
     step = abs(after.first - before.last)

@@ -1,4 +1,6 @@
-"""Is B worse than A by more than is tolerated, or a number beyond a limit; or can these repetitions not tell?"""
+"""Decide if B is worse than A by more than is tolerated, or a number beyond a limit, or if there are too few
+repetitions.
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,40 +10,40 @@ from benchhouse.analysis.student import critical_t
 
 Judgement = Literal["regression", "good", "can't tell"]
 Standing = Literal["beyond", "within", "unsure"]
-POWER_Z = 0.8416  # standard deviations for a power of 80%
+POWER_Z = 0.8416  # standard normal quantile for a power of 80%
 MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What a gate says about one number. Worse is above zero, whatever the metric's direction."""
+    """The judgement of a gate about one number. Positive is worse, whatever the metric's direction."""
 
     judgement: Judgement
-    worse: float | None  # by how much B is worse, relative to A; below zero it is better
+    worse: float | None  # by how much B is worse, relative to A; negative is better
     low: float | None
     high: float | None
-    visible: float | None  # the smallest worsening that these repetitions show 4 times in 5
-    needed: int | None  # repetitions a side that would show `mde` 4 times in 5; None where the spread is not known
+    visible: float | None  # the smallest worsening that these repetitions detect 4 times in 5
+    needed: int | None  # repetitions per side that would detect `mde` 4 times in 5; None if the spread is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredChange:
-    """How B differs from A in one number, as the repetitions of both show it."""
+    """How B differs from A in one number, based on the repetitions of both."""
 
     relative: float | None
-    interval: tuple[float, float] | None  # of the relative change; None as from a level of zero
+    interval: tuple[float, float] | None  # of the relative change; None if the level of A is zero
     difference: tuple[float, float] | None  # the interval of the difference, in the unit of the metric
     direction: Literal["higher", "lower"]  # which way is better
-    n: int  # repetitions of the side that has fewer
-    certain: bool  # it holds up after correction for all comparisons
+    n: int  # repetitions of the side with fewer
+    certain: bool  # the change holds up after correction for all comparisons
 
 
 def rule(change: MeasuredChange, *, mde: float, confidence: float = 0.95) -> Ruling:
     """Judge a change by its interval.
 
-    Good: the interval excludes a worsening of `mde`. Regression: it excludes none at all, and not that of `mde`.
-    Otherwise these repetitions can't tell, and the ruling says how many would. Where there is no relative interval,
-    that of the difference says whether it got worse at all.
+    Good: the interval excludes a worsening of `mde`. Regression: it excludes zero but not `mde`, and the change is
+    certain. Otherwise these repetitions can't tell, and the ruling has the number that would. Without a relative
+    interval, that of the difference decides whether it got worse at all.
     """
     relative, interval, n = change.relative, change.interval, change.n
     worse = relative if relative is None or change.direction == "lower" else -relative
@@ -70,12 +72,12 @@ def _by_difference(change: MeasuredChange) -> Judgement:
 
 
 def _turned(ends: tuple[float, float], direction: str) -> tuple[float, float]:
-    """An interval so that worse is above zero."""
+    """Return the interval oriented so that positive is worse."""
     return ends if direction == "lower" else (-ends[1], -ends[0])
 
 
 def _needed(cv: float, mde: float, confidence: float) -> int:
-    """Repetitions a side for a power of 80%, with this spread of a trial."""
+    """Return the repetitions per side for a power of 80%, given the relative spread of a trial."""
     n = 2
     while n < MOST:
         t = critical_t(confidence, 2 * n - 2)
@@ -88,7 +90,9 @@ def _needed(cv: float, mde: float, confidence: float) -> int:
 def stands(
     mean: float, interval: tuple[float, float] | None, limit: float, side: Literal["above", "below"]
 ) -> Standing:
-    """Beyond is where the whole interval is; a single value decides alone. A mean beyond it may still be noise."""
+    """Return "beyond" if the whole interval is beyond the limit. If only the mean is, it may be noise: "unsure". A
+    single value decides alone.
+    """
     low, high = interval or (mean, mean)
     if side == "below":
         mean, low, high, limit = -mean, -high, -low, -limit

@@ -1,14 +1,16 @@
-"""What a sample itself shows against an interval of its mean: then that is a spread and no more."""
+"""Properties of a sample that turn the interval of its mean into a mere spread."""
 
 from collections.abc import Sequence
 from operator import lt, sub
 
-_FEWEST = 5  # values that may show two modes, two of each at least: one far value is an outlier
-_FAR = 4.0  # a gap so many times as wide as what lies on either side of it
+_FEWEST = 5  # values that may show two modes, at least two in each: a single far value is an outlier
+_FAR = 4.0  # ratio of a gap to the width of the values on either side of it
 
 
 def doubt(values: Sequence[float]) -> str:
-    """One clause, or nothing. Values without any spread are left to whoever shows them: `no spread` says enough."""
+    """Return the reason as one clause, or "". A sample without any spread gives "", because the caller shows `no
+    spread`.
+    """
     ordered = sorted(values)
     distinct = 1 + sum(map(lt, ordered, ordered[1:]))
     if distinct == 2 < len(ordered):
@@ -21,6 +23,6 @@ def doubt(values: Sequence[float]) -> str:
 def _has_two_modes(ordered: Sequence[float]) -> bool:
     gaps = list(map(sub, ordered[1:], ordered))
     gap = max(gaps)
-    at = len(gaps) - gaps[::-1].index(gap)  # of equal gaps the last
+    at = len(gaps) - gaps[::-1].index(gap)  # the last of equal gaps
     widest = max(ordered[at - 1] - ordered[0], ordered[-1] - ordered[at])
     return 2 <= at <= len(ordered) - 2 and gap > _FAR * widest

@@ -1,9 +1,9 @@
-"""Where the share of requests over a limit crosses the share that is allowed: a distribution over the load.
+"""The load at which the share of requests over a limit crosses the allowed share, as a distribution.
 
-Near the crossing, the odds of being over are modelled as a floor (slow requests that no load explains) plus a term that
-grows as a power of the load. Place, steepness and floor are unknown; all combinations on a grid are weighed by their
-likelihood, and what remains for the place is its posterior. Far from the crossing the model is not believed: there, a
-probe only says on which side the crossing lies. Loads are natural logarithms throughout.
+Near the crossing, the odds of being over the limit are modeled as a floor (slow requests that load does not explain)
+plus a term that grows as a power of the load. Place, steepness, and floor are unknown: all combinations on a grid are
+weighed by their likelihood, which gives the posterior of the place. Far from the crossing the model does not hold; a
+probe there shows only on which side the crossing lies. Loads are natural logarithms throughout.
 """
 
 import math
@@ -21,38 +21,40 @@ Vector = NDArray[np.float64]
 _PLACES = 41
 _SLOPES = (1.5, 500.0, 13)  # from a gentle slope to a cliff, in equal ratios
 _USUAL_SLOPE, _SLOPE_SD = 20.0, 0.5  # most services break within 3% to 10% of load
-_ANY_SLOPE = 0.01  # as likely, beside that, is any slope: a cliff too
-_FLOORS = (0.0, 0.2, 0.4, 0.6, 0.8)  # of the allowed odds
-_REACH = 1.2  # the model is believed as far above the knee as the odds grow by about this power of e
-_NARROWEST = 0.04  # log load: but at least so far
-_BELOW = 8.0  # and so many times further below it, where little but the floor is left
-_BEND, _MOST_BEND = 90.0, 0.35  # the steeper the curve, the more it bends up towards saturation
-_MOST = 12.0  # times the allowed odds: above it there is no steady share
-_FAR = 1e-3  # a trial that counts less than this does not count
-CLUMP = 1.0  # batches that the first guess takes for one single clump
-_LEAST_CLUMP = 50.0  # requests: but at least so many
-_GUESS_SD = 1.0  # of the logarithm of that guess
-_TRIAL_SD = 0.85  # of the logarithm of one trial's own dispersion
-_LOW = 0.25  # by so much a trial's own logarithm is too small on average: most trials see fewer clumps than there are
-_FEW = 2.0  # and one that sees about so many clumps, by half as much again
-_NODES, _SPAN = 5, 2.2  # strengths that stand for all, and how many standard deviations they reach
+_ANY_SLOPE = 0.01  # prior weight of any slope, even a cliff, relative to the usual one
+_FLOORS = (0.0, 0.2, 0.4, 0.6, 0.8)  # shares of the allowed odds
+_REACH = 1.2  # the model holds above the knee until the odds have grown by about this power of e
+_NARROWEST = 0.04  # log load: but at least this far
+_BELOW = 8.0  # and this many times farther below it, where almost only the floor is left
+_BEND, _MOST_BEND = 90.0, 0.35  # the steeper the curve, the more it bends up toward saturation
+_MOST = 12.0  # times the allowed odds: above this, the share is not steady
+_FAR = 1e-3  # a trial with less weight is ignored
+CLUMP = 1.0  # batches that the first guess treats as one clump
+_LEAST_CLUMP = 50.0  # requests: but at least this many
+_GUESS_SD = 1.0  # standard deviation of the logarithm of that guess
+_TRIAL_SD = 0.85  # standard deviation of the logarithm of one trial's dispersion
+# bias of the logarithm of a trial's dispersion: it is too small on average, as most trials see fewer clumps than there
+# are
+_LOW = 0.25
+_FEW = 2.0  # a trial that sees about this many clumps has half of that bias in addition
+_NODES, _SPAN = 5, 2.2  # strengths that represent all, and the standard deviations that they span
 
 
 @dataclass(frozen=True, slots=True)
 class KneePosterior:
-    """Where a knee may be: probabilities at ascending loads, and what the next probe needs to know."""
+    """Possible places of a knee: probabilities at ascending loads, and values for choosing the next probe."""
 
     xs: Vector
     below: Vector  # probability that the knee is at or below the place
-    share: float  # that the clause allows
-    slope: float  # of the part of the odds that grows
-    steepness: float  # of all the odds, at the knee: less than the slope where there is a floor
-    floor: float  # of the allowed odds, that no load explains
-    dispersion: float  # at the knee
-    near: tuple[float, ...]  # for each trial, from 0 to 1: how much it was believed to follow the model
+    share: float  # allowed by the clause
+    slope: float  # slope of the growing part of the odds
+    steepness: float  # slope of all the odds at the knee: less than `slope` if there is a floor
+    floor: float  # share of the allowed odds that load does not explain
+    dispersion: float  # dispersion at the knee
+    near: tuple[float, ...]  # for each trial, from 0 to 1: the weight with which it follows the model
 
     def at(self, probability: float) -> float:
-        """The load below which the knee lies with this probability."""
+        """Return the load below which the knee lies with this probability."""
         return float(np.interp(probability, self.below, self.xs))
 
     def half_width(self, confidence: float) -> float:
@@ -61,14 +63,14 @@ class KneePosterior:
 
 
 def locate(seen: Sequence[TrialCounts], share: float, low: float, high: float, clump: float = CLUMP) -> KneePosterior:
-    """The knee of one clause, somewhere from `low` to `high`; `clump` as in `fit_clumping`."""
+    """Return the posterior of the knee of one clause, between `low` and `high`; for `clump` see `fit_clumping`."""
     place = _posterior(seen, [1.0] * len(seen), share, low, high, clump)
     for _ in range(2):
         lowest, highest = place.at(1e-4), place.at(1.0 - 1e-4)
         spare = 0.25 * (highest - lowest) + 1e-6
         centre, reach = place.at(0.5), max(_NARROWEST, _REACH / place.slope, place.half_width(0.9))
         near = []
-        for trial in seen:  # 1 near the knee, falling to 0: how far a probe there is believed to follow the model
+        for trial in seen:  # 1 near the knee, falling to 0: the weight with which a probe there follows the model
             distance = trial.x - centre
             near.append(1.0 / (1.0 + (distance / (reach if distance > 0 else _BELOW * reach)) ** 6))
         place = _posterior(seen, near, share, max(low, lowest - spare), min(high, highest + spare), clump)
@@ -76,7 +78,7 @@ def locate(seen: Sequence[TrialCounts], share: float, low: float, high: float, c
 
 
 def earliest(places: Sequence[KneePosterior]) -> KneePosterior:
-    """The lowest of several knees: where the first clause breaks."""
+    """Return the lowest of several knees, where the first clause breaks."""
     if len(places) == 1:
         return places[0]
     xs = np.unique(np.concatenate([place.xs for place in places]))
@@ -90,7 +92,7 @@ def earliest(places: Sequence[KneePosterior]) -> KneePosterior:
 class Clumping(NamedTuple):
     """How strongly requests over the limit clump: for each floor (a row), strengths and the logarithms of their odds.
 
-    A share `c` of all requests that comes in clumps, where `a` is allowed, has 1 + strength * sqrt(c / a) times the
+    A share `c` of all requests that arrives in clumps, if `a` is allowed, has 1 + strength * sqrt(c / a) times the
     variance of independent requests: the higher the load, the longer a queue stays.
     """
 
@@ -101,10 +103,11 @@ class Clumping(NamedTuple):
 def fit_clumping(
     seen: Sequence[TrialCounts], weights: Sequence[float], allowed: float, floors: Sequence[float], clump: float = CLUMP
 ) -> Clumping:
-    """One strength for all trials, for each floor; `clump` batches are one clump until they show otherwise.
+    """Fit one strength for all trials, for each floor; `clump` batches count as one clump until the data shows
+    otherwise.
 
-    A trial's own dispersion would not do: one that is lucky in its share is lucky in its spread too, and the lucky ones
-    would count most. A floor (a part of the allowed share) does not clump.
+    A trial's own dispersion cannot be used: a trial with a low share by chance also has a low spread, and such trials
+    would get the largest weight. A floor (a part of the allowed share) does not clump.
     """
     a_batch = sum(trial.n for trial in seen) / sum(trial.batches for trial in seen)
     guess = math.log(max(_LEAST_CLUMP, clump * a_batch)) if clump else 0.0
@@ -123,7 +126,7 @@ def fit_clumping(
 def _log_odds(
     rows: Sequence[tuple[TrialCounts, float]], allowed: float, floors: Vector, nodes: Vector, guess: float
 ) -> Vector:
-    """Of these logarithms of the strength, by the first guess and the trials, each with its weight."""
+    """Return the log odds of these logarithms of the strength, from the first guess and the weighted trials."""
     strengths = np.exp(nodes)
     logs: Vector = -0.5 * ((nodes - guess) / _GUESS_SD) ** 2
     for trial, weight in rows:
@@ -131,7 +134,7 @@ def _log_odds(
         clumped = np.maximum(share - floors * allowed, 0.01 * share)
         growth = np.sqrt(clumped / allowed)
         excess = strengths * clumped / share * growth
-        clumps = trial.n * clumped / growth / strengths  # that a trial of this length sees
+        clumps = trial.n * clumped / growth / strengths  # clumps that a trial of this length sees
         expected = np.log1p(excess) - _LOW - np.log1p(_FEW / clumps) * excess / (1.0 + excess)
         logs -= 0.5 * weight * ((math.log(max(trial.dispersion, 0.3)) - expected) / _TRIAL_SD) ** 2
         logs -= 0.5 * weight * np.log1p(excess)
@@ -170,7 +173,7 @@ def _posterior(
 def _deviance(
     seen: Sequence[TrialCounts], near: Sequence[float], strengths: Vector, share: float, xs: Vector, slopes: Vector
 ) -> Vector:
-    """Of every place, slope, floor and strength of the clumps."""
+    """Return the deviance of every place, slope, floor, and strength of clumps."""
     floors, allowed = np.array(_FLOORS), share / (1.0 - share)
     most = _MOST * allowed / (1.0 + _MOST * allowed)
     deviance = np.zeros((len(xs), len(slopes), *strengths.shape))
@@ -192,12 +195,13 @@ def _deviance(
 def _clumped(
     trial: TrialCounts, share: Vector, clumps: Vector, allowed: float, strengths: Vector, most: float
 ) -> Vector:
-    """Deviance of what the trial showed, if `share` were true and `clumps` of it came in clumps of these strengths.
+    """Return the deviance of the trial's counts if `share` were true and `clumps` of it came in clumps of these
+    strengths.
 
     Clumps are a random number of random size (a compound Poisson law with exponential clumps, Tweedie's with power
-    1.5); the rest is binomial. The law of both together is taken as Tweedie's with a shifted origin, which has
-    the right variance with the clumps and without. More than `most` only says "more than that": so near to
-    saturation there is no steady share, and one clump can fill a trial.
+    1.5); the rest is binomial. The law of both together is approximated by Tweedie's with a shifted origin, which has
+    the right variance with and without clumps. A share above `most` counts only as "more than that": so close to
+    saturation the share is not steady, and one clump can fill a trial.
     """
     observed = trial.over / trial.n
     if observed > most:
@@ -206,7 +210,7 @@ def _clumped(
     binomial = share * (1.0 - share)
     more = 1.0 + (clumps / share * np.sqrt(clumps / allowed))[..., None] * strengths
     ratio = np.maximum(np.exp(np.log(more) * (2.0 / 3.0)), 1.0 + 1e-5)
-    origin = clumps[..., None] * ratio / (ratio - 1.0)  # how far below the share
+    origin = clumps[..., None] * ratio / (ratio - 1.0)  # distance below the share
     z = 1.0 + (observed - share)[..., None] / origin
     deviance: Vector = 4.0 * origin**2 / (binomial[..., None] * more) * (np.sqrt(np.maximum(z, 0.0)) - 1.0) ** 2
     deviance += (np.minimum(z, 0.0) * origin) ** 2 / binomial[..., None]

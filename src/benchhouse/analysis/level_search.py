@@ -1,4 +1,4 @@
-"""Where the level of a series changes: outliers are pulled in and the memory of its noise is learned on the way."""
+"""Find where the level of a series changes, pulling in outliers and estimating the memory of its noise on the way."""
 
 import math
 from typing import NamedTuple
@@ -9,13 +9,13 @@ from benchhouse.analysis import autocorrelated_changes
 from benchhouse.analysis.cuts import place, prune
 from benchhouse.analysis.segments import Vector, far, halve, levels, median, medians, segment
 
-SHORTEST = 5  # runs in the shortest stretch that is called a level
+SHORTEST = 5  # runs in the shortest stretch that counts as a level
 
 _MAD = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
 _ROLLING = 11
-_FIRST_CLIP, _CLIP = 3.0, 2.5  # standard deviations beyond which a value counts no more than one there
+_FIRST_CLIP, _CLIP = 3.0, 2.5  # standard deviations beyond which a value counts no more than one at that distance
 _ROUNDS = 2
-_ROUGH, _EXACT = 14.0, 9.0  # penalties a cut, in variances of the noise
+_ROUGH, _EXACT = 14.0, 9.0  # penalties per cut, in variances of the noise
 _LEAST_MEMORY, _MOST_MEMORY = 0.1, 0.9
 _DOUBTFUL = 0.7
 
@@ -48,13 +48,15 @@ def search(x: Vector, least: float, floor: float) -> LevelSearchResult:
 
 
 def _calm(x: Vector, cuts: list[int]) -> Vector:
-    """The series with its outliers pulled in to the levels between these cuts."""
+    """Return the series with its outliers pulled in to the levels between these cuts."""
     centres = medians(x, cuts)
     return centres + _clip(x - centres, _CLIP)
 
 
 def _move_outer(x: Vector, cuts: list[int], sd: float) -> list[int]:
-    """A cut as near to an end as a stretch is long may belong nearer: that level began only a few runs ago."""
+    """Move outer cuts: one at the shortest distance from an end may belong closer to it, as that level began only a few
+    runs ago.
+    """
     moved, edges = list(cuts), [0, *cuts, len(x)]
     for at, cut in enumerate(cuts):
         if min(cut, len(x) - cut) == SHORTEST:
@@ -63,12 +65,12 @@ def _move_outer(x: Vector, cuts: list[int], sd: float) -> list[int]:
 
 
 def _settle(x: Vector, first: Vector, least: float) -> tuple[Vector, float, list[int]]:
-    """The series with its outliers pulled in, the memory of its noise, and rough cuts.
+    """Return the series with its outliers pulled in, the memory of its noise, and rough cuts.
 
-    Large changes look like much memory and hide behind it: then a search that starts from none may explain more.
+    Large changes look like strong memory and hide behind it. A search that starts without memory may then explain more.
     """
     near, far = _mean_square(x[1:] - x[:-1]), _mean_square(x[2:] - x[:-2])
-    # Differences over two runs and over one: a few changes of level hardly touch them.
+    # Differences over two runs and over one: a few changes of level hardly affect them.
     guess = far / near - 1.0 if near else 0.0
     settled = _iterate(x, first, _significant(guess, len(x)), least)
     if settled[1] <= _DOUBTFUL:
@@ -119,14 +121,14 @@ def _clip(off: Vector, deviations: float, share: float = 0.1) -> Vector:
 
 
 def _mean_square(steps: Vector) -> float:
-    """Of differences, those of changes and outliers counted as three deviations."""
+    """Return the mean square of differences; those from changes and outliers count as at most three deviations."""
     return float(np.mean(_clip(steps, 3.0, 0.2) ** 2))
 
 
 def residual_memory(residuals: Vector, fitted: int, least: float) -> float:
-    """Correlation of neighbours about their levels; each of the levels `fitted` makes it look smaller (added back).
+    """Return the correlation of neighbors about their levels, corrected for the bias of the `fitted` levels.
 
-    Zero where the noise is below `least`: it is taken as that large, and what it does below matters to nothing.
+    Zero if the noise is below `least`: it is assumed to be that large, and its behavior below that does not matter.
     """
     n, total = len(residuals), float(residuals @ residuals)
     if total <= n * least * least:
@@ -136,7 +138,9 @@ def residual_memory(residuals: Vector, fitted: int, least: float) -> float:
 
 
 def least_memory(n: int) -> float:
-    """Below it chance alone could look so, or it hardly matters: memory that is not there costs sight."""
+    """Return the smallest memory that counts: below it, chance alone could look so, or it hardly matters. Assuming
+    memory that does not exist costs sensitivity.
+    """
     return max(2.5 / math.sqrt(n), _LEAST_MEMORY)
 
 
@@ -145,7 +149,7 @@ def _significant(memory: float, n: int) -> float:
 
 
 def _whiten(x: Vector, memory: float) -> Vector:
-    """The same levels, with noise that does not remember (and is larger by what memory made of it)."""
+    """Return the same levels with independent noise, which is larger by the effect of the memory."""
     if not memory:
         return x
     white = x.copy()
