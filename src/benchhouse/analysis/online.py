@@ -1,7 +1,7 @@
-"""Watch new runs against an accepted baseline: alarm a few runs after a step, and never follow a slow drift.
+"""Watch new runs against an accepted baseline: raise an alarm a few runs after a step, and never follow a slow drift.
 
-The baseline is fixed when it is accepted. What comes later is compared with it alone and never becomes part of it, so
-a hundred small steps add up to an alarm as one large one does.
+The baseline is fixed when it is accepted. Later runs are compared only with it and never become part of it, so a
+hundred small steps raise an alarm just like one large step.
 """
 
 import math
@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple
 from benchhouse.analysis.changes import ChangeHistory, find_changes
 from benchhouse.analysis.summary import finite
 
-NEEDED = 10  # runs of history from which noise can be learned
-WINDOW = 50  # an alarm's beginning is looked for in so many last runs
+NEEDED = 10  # runs of history that are needed to estimate noise
+WINDOW = 50  # number of last runs in which the beginning of an alarm is searched
 
 
 class AlarmLimits(NamedTuple):
-    """Standard errors from the baseline that raise an alarm, by the runs since the beginning that is tried."""
+    """Standard errors from the baseline that raise an alarm, by the number of runs since the assumed beginning."""
 
     two: float
     three: float
@@ -28,25 +28,29 @@ class AlarmLimits(NamedTuple):
 
 
 WORSE, EITHER, BETTER = AlarmLimits(3.5, 3.15, 3.7), AlarmLimits(3.65, 3.35, 3.85), AlarmLimits(4.2, 4.2, 4.2)
-"""What got worse is to be told after three runs, so three need least; what got better can wait, at as few false alarms.
-`EITHER` is for a metric without a direction."""
+"""A change for the worse should be reported after three runs, so three runs have the lowest limit. An improvement can
+wait. Both have equally few false alarms. `EITHER` is for a metric without a direction.
+"""
 
-_EASED = 0.5  # less for three runs, at a memory of one: the first of them tells most
-_LONG, _LONGER = 8, 0.2  # runs since a beginning that need no more evidence, and what each doubling of them needs
-_CLIP, _MOST_CLIP = 2.7, 3.2  # a far run counts no more: alone it would raise an alarm with whatever follows
-_MOST_FAR = 1.5  # far values of the baseline make its spread larger by so much at most: one must not blind it
-_SAMPLE = 200  # last runs whose noise is kept
-_INDEPENDENT = 5  # as many as which the runs of a baseline count at least: more memory can't be known from them
+_EASED = 0.5  # reduction of the limit for three runs at a memory of one: the first of them carries most information
+_LONG, _LONGER = 8, 0.2  # runs since a beginning that need no more evidence, and the increase for each doubling
+# a far run counts no more than this: otherwise it alone would raise an alarm with whatever follows
+_CLIP, _MOST_CLIP = 2.7, 3.2
+# largest factor by which far values of the baseline increase its spread: one of them must not hide later changes
+_MOST_FAR = 1.5
+_SAMPLE = 200  # last runs whose noise is stored
+# minimum number of independent runs that a baseline counts as: more memory cannot be estimated from it
+_INDEPENDENT = 5
 _MISHAP = 2.0  # times as far as the second farthest
-_FEWEST = 9  # values that noise can be ranked among
-_CAME_BACK = 0.5  # of the step that is left
+_FEWEST = 9  # values that ranks of noise need
+_CAME_BACK = 0.5  # share of the step that may be left
 _SMALLEST_LEVEL = 1e-300
 _NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The accepted level and the noise around it: logarithms where `logs`, else in the metric's unit."""
+    """The accepted level and the noise around it: logarithms if `logs`, otherwise in the metric's unit."""
 
     level: float
     spread: float
@@ -54,23 +58,27 @@ class Baseline:
     n: int
     logs: bool
     noise: tuple[float, ...] = ()
-    """What each run was off by beyond what the run before explains, in deviations, sorted; empty: a normal noise."""
+    """Deviation of each run that the run before does not explain, in standard deviations, sorted. Empty: the noise is
+    taken as normal.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LevelAlarm:
-    """New runs no longer fit the baseline: noticed at `at`, since `since` (places among the new runs)."""
+    """New runs no longer fit the baseline: detected at `at`, beginning at `since` (indexes of new runs)."""
 
     at: int
     since: int
-    change: float | None  # relative to the baseline; None where its level is zero
-    difference: float  # of the level that the runs have now
+    change: float | None  # relative to the baseline; None if its level is zero
+    difference: float  # of the current level
     z: float
-    worse: bool | None  # None where the metric has no direction
+    worse: bool | None  # None if the metric has no direction
 
 
 class AlarmNotice(NamedTuple):
-    """Where an alarm is raised, since when, and the standard errors between the baseline and the runs since."""
+    """The run at which an alarm is raised, its beginning, and the standard errors between the baseline and the runs
+    since.
+    """
 
     at: int
     since: int
@@ -78,7 +86,7 @@ class AlarmNotice(NamedTuple):
 
 
 def learn(values: Sequence[float], *, floor: float = 0.01) -> Baseline | None:
-    """The baseline that a history ends with: its last level, and its noise; None where there are too few runs."""
+    """Return the baseline at the end of a history: its last level, and its noise. None if there are too few runs."""
     history = find_changes(values, floor=floor)
     if len(values) < NEEDED or history.noise is None:
         return None
@@ -86,7 +94,8 @@ def learn(values: Sequence[float], *, floor: float = 0.01) -> Baseline | None:
     logs = min(ordered) > 0.0
     numbers = [math.log(value) for value in ordered] if logs else ordered
     off, level, n = _decompose(numbers, history, logs)
-    # Few runs know their own spread and memory badly, and it is the small guesses that cry wolf: take the large ones.
+    # Few runs estimate their own spread and memory badly, and estimates that are too small cause false alarms: use high
+    # ones.
     unsure = 1.0 / math.sqrt(len(ordered))
     memory = max(history.noise.raw_memory, 0.0) + (0.7 * unsure if history.noise.memory else 0.0)
     memory = min(memory, 0.9, (len(ordered) - _INDEPENDENT) / (len(ordered) + _INDEPENDENT))
@@ -95,13 +104,13 @@ def learn(values: Sequence[float], *, floor: float = 0.01) -> Baseline | None:
     spread = math.sqrt(math.fsum(part * part for part in off) / len(off)) * (1.0 + 0.5 * unsure) * shrunk
     least = floor / 5.0 * (1.0 if logs else abs(level) or 1.0)
     baseline = Baseline(level, max(spread, least), memory, n, logs)
-    # Noise below `least` is taken to be that large.
+    # Noise below `least` is assumed to be that large.
     noise = _raw_shocks(replace(baseline, spread=spread), off, [])[-_SAMPLE:] if spread > least * 1e-6 else []
     return replace(baseline, noise=tuple(sorted(noise)))
 
 
 def _decompose(numbers: Sequence[float], history: ChangeHistory, logs: bool) -> tuple[list[float], float, int]:
-    """What each run is off by, the level at the end, and the runs that it is known by."""
+    """Return the deviation of each run, the level at the end, and the number of runs that determine it."""
     drifts = {drift.start: drift for drift in history.drifts}
     starts = {0, *drifts, *(drift.end for drift in history.drifts), *(change.index for change in history.changes)}
     off, level, known = list[float](), 0.0, 0
@@ -110,7 +119,7 @@ def _decompose(numbers: Sequence[float], history: ChangeHistory, logs: bool) -> 
         level = _middle(piece)
         if drift := drifts.get(start):
             rise = math.log(drift.after / drift.before) if logs else drift.after - drift.before
-            slope, known = rise / (end - start - 1), known // 4  # runs by which the end of a line is known
+            slope, known = rise / (end - start - 1), known // 4  # number of runs that determine the end of a line
         first = level - slope * (end - start - 1) / 2.0
         off += [number - first - slope * at for at, number in enumerate(piece)]
         level = first + slope * (end - start - 1)
@@ -118,7 +127,7 @@ def _decompose(numbers: Sequence[float], history: ChangeHistory, logs: bool) -> 
 
 
 def _middle(numbers: Sequence[float]) -> float:
-    """The mean without a tenth at either end: one far value in ten must not be the level."""
+    """Return the mean without the outer tenths, so that one far value in ten does not shift the level."""
     cut = len(numbers) // 10
     kept = sorted(numbers)[cut : len(numbers) - cut]
     return math.fsum(kept) / len(kept)
@@ -130,10 +139,10 @@ def watch(
     direction: Literal["higher", "lower"] | None = None,
     before: float | None = None,
 ) -> LevelAlarm | None:
-    """The alarm that `values`, the runs since the baseline was accepted, oldest first, raise: the first one, with the
-    level that the runs have now. Where that came back to the baseline, it is what they raise since then.
+    """Return the first alarm that `values` raise (the runs since the baseline was accepted, oldest first), with the
+    current level. If the level came back to the baseline, return the first alarm since then; None if there is none.
 
-    `before` is the run before them, where it is known: it tells what the first of them remembers.
+    `before` is the run before `values`, if known: it shows how much the noise of the first one depends on it.
     """
     off = [_off(baseline, value) for value in finite(values)]
     start = 0
@@ -166,17 +175,17 @@ def notice(
     direction: Literal["higher", "lower"] | None = None,
     before: float | None = None,
 ) -> AlarmNotice | None:
-    """Where the first alarm is raised, whatever came later.
+    """Return the first alarm, regardless of later runs; None if there is none.
 
     At each run, every beginning in the last runs is tried: how far are the runs since then from the baseline, in
-    standard errors? Noise that remembers is whitened first, with the memory that was learned.
+    standard errors? Autocorrelated noise is whitened first, with the memory that was learned.
     """
     off = [_off(baseline, value) for value in finite(values)]
     steps = _shocks(baseline, off, [] if before is None else [_off(baseline, *finite([before]))])
     sides = {None: (EITHER, EITHER), "lower": (WORSE, BETTER), "higher": (BETTER, WORSE)}[direction]
     up, down = (_needed(side, baseline.memory) for side in sides)
     keep = 1.0 - baseline.memory
-    # The level itself is known only so well: what it may be off by counts in every later run.
+    # The level itself is uncertain: its error affects every later run.
     doubt = (1.0 + baseline.memory) / keep / baseline.n / (1.0 - baseline.memory**2)
     for at in range(len(steps)):
         first = max(0, at - WINDOW + 1)
@@ -187,16 +196,17 @@ def notice(
 
 
 def _raw_shocks(baseline: Baseline, off: Sequence[float], before: list[float]) -> list[float]:
-    """The noise of each run that the run before does not explain, in its deviations."""
+    """Return the noise of each run that the run before does not explain, in its standard deviations."""
     memory, error = baseline.memory, baseline.spread * math.sqrt(1.0 - baseline.memory**2)
     raw = [] if before else [own / baseline.spread for own in off[:1]]
     return raw + [(own - memory * last) / error for last, own in pairwise([*before, *off])]
 
 
 def _shocks(baseline: Baseline, off: Sequence[float], before: list[float]) -> list[float]:
-    """How far out each run is among those of the baseline, as normal scores: so it does not matter how noise is shaped.
+    """Return each run's rank among those of the baseline as a normal score, so the shape of the noise does not matter.
 
-    Far ones count as nearer ones. Where noise remembers, the first run of a new level tells most, and is cut off later.
+    Far runs count as nearer ones. With autocorrelated noise, the first run of a new level carries most information, so
+    its limit is higher.
     """
     clip = min(_CLIP + baseline.memory, _MOST_CLIP)
     scores = [_score(baseline.noise, shock) for shock in _raw_shocks(baseline, off, before)]
@@ -204,10 +214,11 @@ def _shocks(baseline: Baseline, off: Sequence[float], before: list[float]) -> li
 
 
 def _score(noise: Sequence[float], shock: float) -> float:
-    """The normal deviate that has the rank of this one.
+    """Return the normal score for the rank of this shock.
 
-    Beyond the second farthest on its side ranks say no more. There the two farthest tell how the tail goes on, one that
-    lies twice as far as the other or more being a mishap, and nothing counts for more than it would in normal noise.
+    Beyond the second farthest value on its side, ranks have no more information. There the two farthest values estimate
+    the tail; one at least twice as far as the other counts as an accident. No shock counts for more than in normal
+    noise.
     """
     n = len(noise)
     if n < _FEWEST:
@@ -224,7 +235,9 @@ def _score(noise: Sequence[float], shock: float) -> float:
 
 
 def _needed(limits: AlarmLimits, memory: float) -> list[float]:
-    """Standard errors that raise an alarm, for each number of runs since a beginning; one run alone never does."""
+    """Return the standard errors that raise an alarm, by the number of runs since a beginning; a single run
+    never does.
+    """
     longer = [limits.more + _LONGER * math.log2(max(1.0, runs / _LONG)) for runs in range(4, WINDOW + 1)]
     return [math.inf, limits.two, limits.three - _EASED * memory, *longer]
 
@@ -232,7 +245,8 @@ def _needed(limits: AlarmLimits, memory: float) -> list[float]:
 def _farthest(
     steps: Sequence[float], keep: float, doubt: float, up: Sequence[float], down: Sequence[float]
 ) -> tuple[int, float, float]:
-    """The beginning since which the last runs are farthest beyond a limit; how far from the baseline, and beyond it.
+    """Return the beginning for which the last runs are farthest beyond a limit, their z value, and their distance
+    beyond it.
 
     A step of one moves the first whitened run by 1 and each later one by `keep`.
     """
@@ -249,7 +263,7 @@ def _farthest(
 
 
 def _begin(off: Sequence[float], first: int, since: int) -> int:
-    """Where a step of the size that the last runs have begins most likely; no run counts for more than two such."""
+    """Return the likeliest beginning of a step of the current size; no run counts for more than two such steps."""
     size = sorted(off[since:], key=abs)[(len(off) - since - 1) // 2]
     best, place, total = -math.inf, since, 0.0
     for at in range(len(off) - 1, first - 1, -1):
@@ -262,5 +276,5 @@ def _begin(off: Sequence[float], first: int, since: int) -> int:
 def _off(baseline: Baseline, value: float) -> float:
     if not baseline.logs:
         return value - baseline.level
-    # A metric that was positive and no longer is has not merely moved by some percent.
+    # A positive metric that became zero or negative has not just changed by some percent.
     return math.log(max(value, _SMALLEST_LEVEL)) - baseline.level

@@ -1,4 +1,4 @@
-"""The declared policies for values that lie far off. Nothing is left out unless a person says so, nor silently."""
+"""The declared policies for outliers. Values are excluded only if a person requests it, and never silently."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -6,13 +6,13 @@ from typing import Literal
 
 Policy = Literal["keep", "mad"]
 FAR = 5.0  # robust standard deviations from the median
-FEWEST = 5  # of fewer values none can be called far off
+FEWEST = 5  # with fewer values, none can be called an outlier
 
 _MAD = 1.4826
 
 
 def far_off(values: Sequence[float]) -> list[bool]:
-    """Which values lie more than FAR robust deviations (median absolute deviation) from the median."""
+    """Return which values lie more than FAR robust standard deviations (median absolute deviation) from the median."""
     if len(values) < FEWEST:
         return [False] * len(values)
     middle = median(values)

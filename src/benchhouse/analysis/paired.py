@@ -1,4 +1,4 @@
-"""Compare two sides whose trials took turns: repetition with repetition, so that what drifts hits both alike."""
+"""Compare two sides with alternating trials, repetition by repetition, so that drift affects both alike."""
 
 import math
 from collections.abc import Sequence
@@ -22,9 +22,10 @@ METHOD = "paired t"
 def compare_paired(
     a: Sequence[float], b: Sequence[float], *, direction: Direction, confidence: float = CONFIDENCE
 ) -> StatisticComparison:
-    """B against A, `a[i]` and `b[i]` from the same round; on logarithms where all values are positive.
+    """Compare B with A, `a[i]` and `b[i]` being from the same round; on logarithms if all values are positive.
 
-    The relative change is then that of the geometric means. Raises ValueError for sides of different length.
+    The relative change is then that of the geometric means. Raise ValueError for sides of different length, or with
+    fewer than FEWEST values.
     """
     a, b = finite(a), finite(b)
     if len(a) != len(b) or len(a) < FEWEST:

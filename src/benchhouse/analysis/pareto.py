@@ -1,7 +1,7 @@
-"""Two metrics along a sweep: the curve they make, what one is where the other has a given level, and who is beaten.
+"""Two metrics along a sweep: the curve they form, one metric at a given level of the other, and the Pareto frontier.
 
-The curve is a monotone cubic (Fritsch and Carlson's) on scales on which such curves are nearly straight;
-`docs/design/tradeoff.md` says how they were chosen. Nothing is ever told from beyond its ends.
+The curve is a monotone cubic (Fritsch-Carlson) on scales on which such curves are nearly straight;
+`docs/design/tradeoff.md` explains how they were chosen. Nothing is extrapolated beyond its ends.
 """
 
 import math
@@ -21,7 +21,7 @@ Reach = Literal["met", "short", "beyond"]
 
 
 class Vertex(NamedTuple):
-    """One point of a sweep: its place in it, and what its trials measured of both metrics, in the same order."""
+    """One point of a sweep: its place, and what its trials measured of both metrics, in the same order."""
 
     place: float
     x: Sequence[float]
@@ -30,10 +30,10 @@ class Vertex(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetricScale:
-    """A metric, bent so that trade-offs become nearly straight."""
+    """A metric, transformed so that trade-offs become nearly straight."""
 
     kind: Kind
-    floor: float = 0.0  # of a miss: what stands for none at all, whose logarithm has no place
+    floor: float = 0.0  # for kind `miss`: replaces a miss of zero, which has no logarithm
 
     def label(self, name: str) -> str:
         return {"miss": f"−log(1 − {name})", "log": f"log {name}", "linear": name}[self.kind]
@@ -50,9 +50,10 @@ class MetricScale:
 
 
 def scale_of_level(values: Sequence[float], direction: Direction, level: float) -> MetricScale:
-    """A share of which more is better by what it misses, anything else positive by its logarithm, the rest as it is.
+    """Return the scale of a metric: a share for which higher is better by its miss, other positive values by their
+    logarithm, and the rest unchanged.
 
-    Where nothing is missed at all, half of the smallest miss around stands for it: the truth is between that and none.
+    A miss of zero counts as half of the smallest miss of all values: the truth is between that and zero.
     """
     if direction == "higher" and all(0.0 <= value <= 1.0 for value in (*values, level)):
         misses = [1.0 - value for value in (*values, level) if value < 1.0]
@@ -66,21 +67,21 @@ def scale_of_value(values: Sequence[float]) -> MetricScale:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """What one metric is where the curve has a given level of the other."""
+    """The value of one metric at which the curve has a given level of the other."""
 
     reach: Reach  # `met`: within the curve; `short`: no point is as good as the level; `beyond`: all are better
-    nearest: int  # the knot that comes nearest to the level
+    nearest: int  # index of the knot nearest to the level
     value: float | None = None
-    place: float | None = None  # where in the sweep that would be
+    place: float | None = None  # the place of the crossing in the sweep
     interval: Interval | None = None
     method: str = ""
-    n: int = 0  # trials of the least measured point that the value leans on
+    n: int = 0  # trials of the point with the fewest, among those that the value depends on
     bent: InfluenceEstimate | None = None  # the value on its scale, with the trials behind it
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """How far one crossing is from another."""
+    """The difference between two crossings."""
 
     difference: float
     change: float | None
@@ -100,9 +101,9 @@ def cross(
     seed: int,
     confidence: float = CONFIDENCE,
 ) -> Crossing:
-    """What y is where x reaches `level`; `direction` is the way in which x improves.
+    """Return y where x reaches `level`; `direction` is the way in which x improves.
 
-    Knots may come in any order. Means that go back along the sweep, by noise, are pooled with their neighbours.
+    Knots may come in any order. Means that go back along the sweep because of noise are pooled with their neighbors.
     """
     order = sorted(range(len(knots)), key=lambda at: knots[at].place)
     ordered = [knots[at] for at in order]
@@ -129,7 +130,9 @@ def cross(
 def gap(
     a: Crossing, b: Crossing, scale: MetricScale, direction: Direction, *, seed: int, confidence: float = CONFIDENCE
 ) -> Gap:
-    """B against A, both met and on the same scale; one interval decides: of the change where y has logarithms."""
+    """Compare B with A, both `met` and on the same scale. One interval decides: that of the change if y is on
+    logarithms, otherwise that of the difference.
+    """
     assert a.bent and b.bent and a.value is not None and b.value is not None
     apart = b.bent.minus(a.bent)
     ends, _ = interval(apart, confidence=confidence, seed=seed)
@@ -147,7 +150,7 @@ def gap(
 def drawn(
     knots: Sequence[Vertex], x_scale: MetricScale, y_scale: MetricScale, steps: int = 12
 ) -> list[tuple[float, float]]:
-    """The curve as points from end to end, so many between two knots; only knots that are apart make one."""
+    """Return the curve as points from end to end, with `steps` of them between two knots that are apart."""
     means, places, weights = _columns(sorted(knots, key=lambda knot: knot.place))
     curve = _curve(means, places, weights, x_scale, y_scale)
     us = [a + (b - a) * step / steps for a, b in pairwise(curve.us) if b > a for step in range(steps)]
@@ -159,9 +162,11 @@ def frontier(
     directions: tuple[Direction, Direction],
     bounds: Sequence[tuple[float, float]] = (),
 ) -> list[int]:
-    """The points that no other is at least as good as on both and better on one, in order; twins are both kept.
+    """Return the indexes of points that no other point dominates (as good on both metrics and better on one), in order;
+    equal points are both kept.
 
-    `bounds` are how far each point's numbers can be off: nobody is beaten by less than both points' together.
+    `bounds` are the error bounds of each point's numbers: a point is dominated only by at least the sum of both points'
+    bounds.
     """
     signs = [-1.0 if direction == "lower" else 1.0 for direction in directions]
     worth = [(signs[0] * x, signs[1] * y) for x, y in points]
@@ -183,14 +188,14 @@ def _beats(worth: Sequence[tuple[float, float]], bounds: Sequence[tuple[float, f
 
 
 def _columns(ordered: Sequence[Vertex]) -> tuple[list[float], list[float], list[float]]:
-    """The means of x and y of each knot in turn, the places, and how many trials each stands for."""
+    """Return the means of x and y of each knot in turn, the places, and the number of trials of each."""
     means = [mean for knot in ordered for mean in (fmean(knot.x), fmean(knot.y))]
     return means, [knot.place for knot in ordered], [float(len(knot.x)) for knot in ordered]
 
 
 @dataclass(frozen=True, slots=True)
 class _Curve:
-    """Knots on bent scales, us ascending; equal ones may stand beside each other."""
+    """Knots on transformed scales, us ascending; equal ones may be adjacent."""
 
     us: list[float]
     vs: list[float]
@@ -203,7 +208,9 @@ class _Curve:
         return self._at(u, self.places, better)
 
     def _at(self, u: float, values: list[float], better: float) -> float:
-        """By the knot nearest to `u` of those with the same; at `u` itself, the first that is good enough."""
+        """Interpolate at `u`. Of knots with the same u below or above it, use the nearest; at `u` itself, the first
+        that is good enough.
+        """
         kept: dict[float, float] = {}
         for at, value in zip(self.us, values, strict=True):
             if at < u or (at == u and better < 0.0) or at not in kept:
@@ -218,16 +225,16 @@ def _curve(
     x_scale: MetricScale,
     y_scale: MetricScale,
 ) -> _Curve:
-    """`means` has x and y of each knot in turn, along the sweep."""
+    """Return the curve; `means` has x and y of each knot in turn, along the sweep."""
     us, vs = [x_scale.bend(x) for x in means[::2]], [y_scale.bend(y) for y in means[1::2]]
     rows = [list(row) for row in zip(us, vs, places, weights, strict=True)]
     middle = (len(us) - 1) / 2.0
-    if sum((at - middle) * u for at, u in enumerate(us)) < 0.0:  # x falls along the sweep, on the whole
+    if sum((at - middle) * u for at, u in enumerate(us)) < 0.0:  # x falls along the sweep, overall
         rows.reverse()
     pooled: list[list[float]] = []
     for row in rows:
         pooled.append(row)
-        while len(pooled) > 1 and pooled[-1][0] < pooled[-2][0]:  # adjacent violators become one
+        while len(pooled) > 1 and pooled[-1][0] < pooled[-2][0]:  # adjacent violators are merged
             *late, heavy = pooled.pop()
             *early, light = pooled.pop()
             merged = [(a * light + b * heavy) / (light + heavy) for a, b in zip(early, late, strict=True)]
@@ -236,7 +243,7 @@ def _curve(
 
 
 def _cubic(us: Sequence[float], vs: Sequence[float], u: float) -> float:
-    """Fritsch and Carlson's monotone cubic through knots with ascending us, at `u` within them."""
+    """Return the Fritsch-Carlson monotone cubic through knots with ascending us, at `u` within them."""
     if len(us) == 1:
         return vs[0]
     right = min(max(bisect_left(us, u), 1), len(us) - 1)
@@ -264,7 +271,7 @@ def _tangent(widths: Sequence[float], slopes: Sequence[float], at: int) -> float
 
 
 def _end_tangent(near: float, far: float, slope: float, next_slope: float) -> float:
-    """By a parabola through three knots, held to what keeps the curve monotone."""
+    """Return the slope of a parabola through three knots, limited so that the curve stays monotone."""
     tangent = ((2.0 * near + far) * slope - near * next_slope) / (near + far)
     if tangent * slope <= 0.0:
         return 0.0

@@ -1,7 +1,7 @@
-"""Rank groups of replicates, and say which of them the data tell apart from the best.
+"""Rank groups of replicates, and determine which of them the data distinguishes from the best.
 
-On a leaderboard whoever is surely better stands higher, and whom the data don't tell apart share a rank. One value is
-one trial; `docs/design/leaderboards.md` says why ranks are counted this way.
+On a leaderboard, targets that are surely better rank higher, and targets that the data does not distinguish share a
+rank. One value is one trial; `docs/design/leaderboards.md` explains why ranks are counted this way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from benchhouse.analysis.compare import (
 from benchhouse.analysis.summary import Summary, finite, mean, summarise
 
 Mark = Literal["best", "median", "worst"]
-SEED = 20_240_229  # of the resamples; fixed, so that the same numbers always give the same intervals
+SEED = 20_240_229  # seed of the resamples; fixed, so that the same numbers always give the same intervals
 FEW = SMALLEST_RESAMPLED
 Direction = Literal["higher", "lower"]
 Verdict = Literal[
@@ -46,18 +46,19 @@ class Ranked:
     mean: float
     mark: Mark | None
     p_value: float | None
-    """Against the best, Welch's t test after Holm's correction; None for the best, and where a side has n < 2."""
+    """p-value against the best, Welch's t test after Holm's correction; None for the best, and if a side has n < 2."""
     distinguishable: bool | None
-    """Whether the data tell it from the best; False for the best itself, None where a side has n < 2."""
+    """Whether the data distinguishes it from the best; False for the best itself, None if a side has n < 2."""
 
 
 def rank(
     groups: Mapping[str, Sequence[float]], direction: Direction, *, confidence: float = CONFIDENCE
 ) -> list[Ranked]:
-    """Order groups best first; equal means keep the order given. Raises ValueError for an empty group, NaN or infinity.
+    """Return the groups best first; equal means keep the order given. Raise ValueError for an empty group, NaN, or
+    infinity.
 
-    The best is picked by looking at all groups, so the family corrected for is every pair, k(k-1)/2, not the k-1
-    pairs that happen to include the winner: with ten equal groups that smaller family would be wrong 13% of the time.
+    The best is selected from all groups, so the family for the correction is every pair, k(k-1)/2, not the k-1 pairs
+    that include the winner: with ten equal groups, that smaller family would be wrong 13% of the time.
     """
     samples = {name: sorted(finite(values)) for name, values in groups.items()}
     for name, values in samples.items():
@@ -83,7 +84,7 @@ def rank(
 
 
 def holm(p_values: Mapping[str, float], *, family: int | None = None) -> dict[str, float]:
-    """Holm's step-down adjusted p-values; `family` counts the hypotheses when only some were tested (never fewer)."""
+    """Return Holm's step-down adjusted p-values; `family` is the number of hypotheses if only some were tested."""
     family = max(family or 0, len(p_values))
     adjusted: dict[str, float] = {}
     largest = 0.0
@@ -94,7 +95,8 @@ def holm(p_values: Mapping[str, float], *, family: int | None = None) -> dict[st
 
 
 def mark_of(index: int, count: int, *, worse: bool = False) -> Mark | None:
-    """Of a place from 0, best first. The last is the worst only where the data tell it from the best (`worse`).
+    """Return the mark of an index, best first. The last is the worst only if the data distinguishes it from the best
+    (`worse`).
 
     The median of an even count is the better of the two; two groups have none.
     """
@@ -113,10 +115,10 @@ class RankedTarget:
     """One target on one board."""
 
     target: str
-    rank: int | None  # 1 and how many targets are surely better; None where there are too few repetitions to say
+    rank: int | None  # 1 plus the number of targets that are surely better; None if there are too few repetitions
     summary: Summary
-    against_best: StatisticComparison | None  # None for the best itself, and where no target has repetitions
-    better: tuple[str, ...]  # the targets that are surely better, after correction for many comparisons
+    against_best: StatisticComparison | None  # None for the best itself, and if no target has repetitions
+    better: tuple[str, ...]  # targets that are surely better, after correction for many comparisons
     verdict: Verdict
 
 
@@ -126,11 +128,11 @@ def rank_targets(
     confidence: float = CONFIDENCE,
     bounds: Mapping[str, float | None] | None = None,
 ) -> list[RankedTarget]:
-    """Standings, best mean first. Raises ValueError for a target without values, NaN or infinity.
+    """Return the ranked targets, best mean first. Raise ValueError for a target without values, NaN, or infinity.
 
-    All pairs are tested and corrected for, as a reader compares whom he likes. Surely worse is who is so by the
-    corrected p-value and by the interval: the two may differ at the edge, and a board must not contradict itself.
-    Nor is one who is worse by less than both can be off by (`bounds`).
+    All pairs are tested and corrected for, because readers compare any two. A target is surely worse only if both the
+    corrected p-value and the interval say so: the two may disagree at the edge, and a board must not contradict itself.
+    A difference below the sum of both error bounds (`bounds`) does not count.
     """
     bounds = bounds or {}
     summaries = {name: summarise(sample) for name, sample in values.items()}
@@ -161,7 +163,7 @@ def rank_targets(
 
 
 def sentence(standings: Sequence[RankedTarget]) -> str:
-    """Who leads and how sure that is, in one line."""
+    """Return one line with the leader and how certain its lead is."""
     ranked = [item for item in standings if item.rank is not None]
     if not ranked:
         return "No target has two trials, so how sure the order is can't be said."
@@ -183,7 +185,9 @@ def _surely_better(
     confidence: float,
     bounds: Mapping[str, float | None],
 ) -> dict[str, list[str]]:
-    """For each target those before it that it is told apart from: by Holm's p, and by the interval that is shown."""
+    """Return, for each target, the targets before it that are surely better, by Holm's p-value and by the interval
+    shown.
+    """
     pairs = {f"{a}:{b}": (order[a], order[b]) for a, b in combinations(range(len(order)), 2)}
     raw = {key: p_value(values[first], values[other]) for key, (first, other) in pairs.items()}
     adjusted = holm({key: 1.0 if p is None else p for key, p in raw.items()})
@@ -216,5 +220,7 @@ def _verdict(
 
 
 def _tied(beside: StatisticComparison) -> bool:
-    """Not where no value of one side lies among those of the other: these are too few to tell, which is no tie."""
+    """Whether the values of the two sides overlap. If they do not, there are too few values to decide, which is not a
+    tie.
+    """
     return beside.verdict == HIDDEN or abs(beside.cliffs_delta) < 1.0

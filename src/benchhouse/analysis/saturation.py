@@ -1,8 +1,8 @@
-"""The saturation curve: what was offered, what was delivered, how much was over the limits, and where it bends.
+"""The saturation curve: load offered, throughput delivered, the share over the limits, and where the curve bends.
 
-Requests of one trial are not independent: a queue that is long now is long a moment later, so requests over a limit
-come in clumps. The dispersion says by how much the variance of a share is larger than it would be for independent
-requests, from counts in short intervals.
+Requests of one trial are not independent: a queue that is long now is still long a moment later, so requests over a
+limit come in clumps. The dispersion, estimated from counts in short intervals, is the variance of a share relative to
+that of independent requests.
 """
 
 import math
@@ -12,14 +12,14 @@ from itertools import pairwise
 
 from benchhouse.analysis.student import critical_t
 
-Counts = Sequence[tuple[int, int]]  # (requests, over) of each batch of one trial for one clause, in the order of time
+Counts = Sequence[tuple[int, int]]  # (requests, over) of each batch of one trial for one clause, in order of time
 
-_BLOCKS = 12  # a trial is cut into: more would be shorter than the clumps, fewer leave few degrees of freedom
+_BLOCKS = 12  # blocks of a trial: more would be shorter than the clumps, fewer leave few degrees of freedom
 
 
 @dataclass(frozen=True, slots=True)
 class RequestBatch:
-    """The requests of one short interval (about a second) of a trial: how many, and how many over each clause."""
+    """The requests of one short interval (about a second) of a trial: all, and those over the limit of each clause."""
 
     n: int
     over: tuple[int, ...]
@@ -27,7 +27,7 @@ class RequestBatch:
 
 @dataclass(frozen=True, slots=True)
 class TrialCounts:
-    """One trial for one clause: log load, counts, and its own dispersion with the degrees of freedom behind it."""
+    """One trial for one clause: log load, counts, and its dispersion with its degrees of freedom."""
 
     x: float
     n: int
@@ -48,7 +48,7 @@ class ExceededShare:
 
 @dataclass(frozen=True, slots=True)
 class ProbePoint:
-    """One probe: the load it was given and what came of it. `over` has one share for each clause of the SLO."""
+    """One probe: its load and its result. `over` has one share for each clause of the SLO."""
 
     load: float
     requests: int
@@ -58,7 +58,9 @@ class ProbePoint:
 
 
 def share_interval(seen: TrialCounts, confidence: float) -> ExceededShare:
-    """With as many requests as the trial is worth: clumps make them fewer than were sent."""
+    """Return the share with its interval for the effective number of requests, which clumps make smaller than the
+    number sent.
+    """
     n, observed = seen.n / max(1.0, seen.dispersion), seen.over / seen.n
     # The dispersion is a difference of two noisy numbers, and has about half of their degrees of freedom.
     z = critical_t(confidence, seen.df / 2.0 if seen.df else 1e6)
@@ -68,11 +70,12 @@ def share_interval(seen: TrialCounts, confidence: float) -> ExceededShare:
 
 
 def peak_power_load(curve: Sequence[ProbePoint]) -> float | None:
-    """The load with the most throughput for its latency (Kleinrock's power): past it, waiting grows faster than work.
+    """Return the load with the most throughput for its latency (Kleinrock's power): beyond it, waiting grows faster
+    than work.
 
-    Between probes it is the top of a parabola through the best and its neighbours. None with fewer than three probes
-    that have a latency, or when the best is the first or the last: then the peak may lie outside. It says nothing about
-    an SLO: the knee, the highest load that meets one, may lie on either side of it.
+    Between probes it is the vertex of a parabola through the best probe and its neighbors. None if fewer than three
+    probes have a latency, or if the best is the first or the last: then the peak may lie outside. It is unrelated to an
+    SLO: the knee, the highest load that meets one, may lie on either side of it.
     """
     probes = sorted((p for p in curve if p.latency_s and p.delivered > 0), key=lambda p: p.load)
     powers = [math.log(p.delivered / p.latency_s) for p in probes if p.latency_s]
@@ -87,27 +90,28 @@ def peak_power_load(curve: Sequence[ProbePoint]) -> float | None:
 
 
 def capacity(curve: Sequence[ProbePoint]) -> float:
-    """The highest throughput that any probe delivered, in requests per second; 0 for an empty curve."""
+    """Return the highest throughput that any probe delivered, in requests per second; 0 for an empty curve."""
     return max((p.delivered for p in curve), default=0.0)
 
 
 def see(x: float, trial: Counts) -> TrialCounts:
-    """Sum up a trial at log load `x`.
+    """Summarize a trial at log load `x`.
 
-    Blocks that are not much longer than the clumps hide a part of the variance. What is hidden shrinks with the length
-    of the block, so the same with blocks of a third of the length shows how much it is, and it is added ("lugsail"
-    batch means).
+    Blocks that are not much longer than the clumps hide a part of the variance. The hidden part shrinks with the length
+    of the block, so blocks of a third of the length show how large it is, and it is added ("lugsail" batch means).
     """
     n, over = sum(n for n, _ in trial), sum(over for _, over in trial)
     if len(trial) < 2 or not 0 < over < n:
-        return TrialCounts(x, n, over, len(trial), 1.0, 0)  # nothing in it tells how requests over the limit clump
+        return TrialCounts(x, n, over, len(trial), 1.0, 0)  # it has no information on how requests over the limit clump
     long, blocks = _between_blocks(trial, over / n, _BLOCKS)
     short, _ = _between_blocks(trial, over / n, 3 * _BLOCKS)
     return TrialCounts(x, n, over, len(trial), 2.0 * long - short, blocks - 1)
 
 
 def _between_blocks(trial: Counts, share: float, most: int) -> tuple[float, int]:
-    """Squares between at most `most` blocks of neighbouring batches, over their binomial expectation."""
+    """Return the squares between at most `most` blocks of neighboring batches over their binomial expectation, and the
+    number of blocks.
+    """
     count = min(most, len(trial))
     edges = [round(i * len(trial) / count) for i in range(count + 1)]
     squares, requests = 0.0, 0

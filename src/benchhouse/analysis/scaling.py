@@ -1,8 +1,9 @@
 """A metric along an axis of load or size: how it grows, how efficiently, and where it stops growing.
 
-Growth stops where SHARE of the highest throughput is reached: past that place there is next to nothing to gain. Between
-two points that were measured the place is not known, only that growth never picks up again: a straight line from
-one to the other (on log scales) finds it too late, going on as steeply as before too early. The answer spans both.
+Growth stops where SHARE of the highest throughput is reached: beyond that place there is almost nothing to gain. The
+exact place between two measured points is unknown; it is only assumed that growth never gets steeper again. A straight
+line between them (on log scales) gives a place that is too late, and continuing with the slope before gives one that is
+too early. The result spans both.
 """
 
 import math
@@ -14,7 +15,7 @@ from benchhouse.analysis.compare import CONFIDENCE, Interval, Pair, compare_many
 from benchhouse.analysis.contrast import estimate, interval
 
 SHARE = 0.95
-_NEAR = 0.9  # of the best: further away, spread is no reason to take two stages for one level
+_NEAR = 0.9  # share of the best: below it, spread does not justify treating two stages as one level
 _STEEPEST = 1.0  # on log scales: twice the load, twice the throughput
 Place = Callable[[Sequence[float]], float]
 
@@ -28,7 +29,7 @@ class ScalingStage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """One stage against the first: `times` as much, where `efficiency` 1 is in step with the axis."""
+    """One stage relative to the first: the factor `times`; an `efficiency` of 1 is in proportion to the axis."""
 
     times: float | None
     times_interval: Interval | None
@@ -38,21 +39,24 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where growth stops. `at` is None unless it does within the axis."""
+    """Where growth stops. `at` is None if it does not stop within the axis."""
 
     kind: Literal["stops", "grows", "flat", "unclear"]
-    """`grows`: still at the highest value. `flat`: nothing is gained after the first. `unclear`: the last stage is the
-    highest, but can't be told from the one before."""
-    top: float  # the highest level: the mean of all stages that can't be told from the best
+    """`grows`: still growing at the highest value. `flat`: nothing is gained after the first. `unclear`: the last stage
+    is the highest, but cannot be distinguished from the one before.
+    """
+    top: float  # the highest level: the mean of all stages that cannot be distinguished from the best
     at: float | None = None
     between: tuple[float, float] | None = None  # the stages around it
     interval: Interval | None = None
-    """For what lies between the stages and for the spread over trials; without the latter where one trial is all."""
+    """Covers the unknown place between the stages and the spread over trials; without the latter if a stage has one
+    trial.
+    """
     spread_known: bool = False
 
 
 def growth(stages: Sequence[ScalingStage], *, seed: int, confidence: float = CONFIDENCE) -> list[Growth]:
-    """Each stage against the first of the axis, in the order given."""
+    """Return the growth of each stage relative to the first of the axis, in the order given."""
     first = min(stages, key=lambda stage: stage.place)
     pairs = [Pair(first.values, stage.values, "higher") for stage in stages]
     grown = []
@@ -69,14 +73,16 @@ def growth(stages: Sequence[ScalingStage], *, seed: int, confidence: float = CON
 
 
 def find_stop(stages: Sequence[ScalingStage], *, seed: int, confidence: float = CONFIDENCE) -> Stop | None:
-    """Where a metric of which more is better stops growing; None for fewer than three stages, or values that aren't
-    above zero."""
+    """Return where a metric for which higher is better stops growing. None for fewer than three stages, or for values
+    that aren't above zero.
+    """
     ordered = sorted(stages, key=lambda stage: stage.place)
     means = [math.fsum(stage.values) / len(stage.values) for stage in ordered]
     if len(ordered) < 3 or min(means) <= 0.0 or ordered[0].place <= 0.0:
         return None
     plateau, reached = _level(ordered, means, SHARE)
-    if reached == len(ordered) - 1:  # by spread alone, perhaps: then what can't be told from the last is as high
+    # maybe only by spread: then stages that cannot be distinguished from the last count as equally high
+    if reached == len(ordered) - 1:
         plateau, reached = _level(ordered, means, _NEAR)
     top = sum(means[at] for at in plateau) / len(plateau)
     if reached == 0:
@@ -101,10 +107,10 @@ def find_stop(stages: Sequence[ScalingStage], *, seed: int, confidence: float = 
 def _ends(
     ordered: Sequence[ScalingStage], plateau: Sequence[int], reached: int, confidence: float, seed: int
 ) -> tuple[float, float, bool]:
-    """Logs of both ends, and whether they hold the spread over trials.
+    """Return the logs of both ends, and whether they include the spread over trials.
 
-    Which stage is the first to have the share is a guess, too: they go from the first that may have it to the first
-    that surely has.
+    Which stage is the first to reach the share is uncertain, too: the ends go from the first that may reach it to the
+    first that surely does.
     """
     samples = [(stage.values,) for stage in ordered]
 
@@ -126,7 +132,7 @@ def _log_share(means: Sequence[float], plateau: Sequence[int]) -> float:
 
 
 def _margin(plateau: Sequence[int], at: int) -> Place:
-    """By how much a stage is above the share of the highest level, as a log."""
+    """Return the function for the log distance of a stage above the share of the highest level."""
 
     def margin(means: Sequence[float]) -> float:
         return math.log(means[at]) - _log_share(means, plateau)
@@ -135,9 +141,9 @@ def _margin(plateau: Sequence[int], at: int) -> Place:
 
 
 def _level(ordered: Sequence[ScalingStage], means: Sequence[float], near: float) -> tuple[list[int], int]:
-    """The stages that make the highest level, and the first that has SHARE of it.
+    """Return the stages that form the highest level, and the first that has SHARE of it.
 
-    These are the best stage and those beside it that are near it and can't be told from it.
+    These are the best stage and adjacent ones that are near it and cannot be distinguished from it.
     """
     best = max(range(len(means)), key=means.__getitem__)
 
@@ -156,7 +162,9 @@ def _level(ordered: Sequence[ScalingStage], means: Sequence[float], near: float)
 
 
 def _straight_on(ordered: Sequence[ScalingStage], plateau: Sequence[int], reached: int) -> Place:
-    """The log of the place where a straight line to the stage that has it meets the wanted share."""
+    """Return the function for the log of the place where a straight line to the `reached` stage meets the
+    wanted share.
+    """
     left, right = (math.log(ordered[at].place) for at in (reached - 1, reached))
 
     def place(means: Sequence[float]) -> float:
@@ -168,7 +176,7 @@ def _straight_on(ordered: Sequence[ScalingStage], plateau: Sequence[int], reache
 
 
 def _steeply_on(ordered: Sequence[ScalingStage], plateau: Sequence[int], reached: int) -> Place:
-    """The same with the slope before that stage going on, which is never less steep."""
+    """Return the same function, continuing with the slope before the `reached` stage, which is at least as steep."""
     left, right = (math.log(ordered[at].place) for at in (reached - 1, reached))
 
     def place(means: Sequence[float]) -> float:

@@ -1,14 +1,14 @@
-"""Laws of scaling, fitted to throughput along an axis: Amdahl's, Gustafson's, and the universal scalability law (USL).
+"""Scaling laws, fitted to throughput along an axis: Amdahl's, Gustafson's, and the universal scalability law (USL).
 
-Each says what throughput N units have, as a multiple of `rate`, that of one unit:
+Each gives the throughput of N units as a multiple of `rate`, that of one unit:
 
     Amdahl       N / (1 + s (N - 1))                          s: share of the work that is serial
-    Gustafson    N - s (N - 1)                                the same where work grows with N (weak scaling)
+    Gustafson    N - s (N - 1)                                the same if work grows with N (weak scaling)
     USL          N / (1 + sigma (N - 1) + kappa N (N - 1))    sigma: contention; kappa: coherence, makes it fall again
 
-The means of the stages are fitted by least squares on the scale of logarithms, as spread grows with the value. A
-parameter is then a smooth function of these means, and its interval that of `contrast`: it holds the spread over
-trials, not that the law may be the wrong one; `misfit` tells that.
+The means of the stages are fitted by least squares on the scale of logarithms, because spread grows with the value. A
+parameter is then a smooth function of these means, with an interval from `contrast`: it covers the spread over trials,
+not the possibility that the law is wrong; see `misfit` for that.
 """
 
 import math
@@ -22,20 +22,20 @@ from benchhouse.analysis.contrast import estimate, interval
 from benchhouse.analysis.scaling import ScalingStage
 
 PAYS = 0.5
-"""Adding units pays as long as each has this share of the throughput that one of the first stage has."""
+"""Adding units pays as long as each has this share of the throughput per unit of the first stage."""
 FEWEST = {"amdahl": 3, "gustafson": 3, "usl": 4}
-"""Stages that a fit takes: one more than the law has parameters, with `rate`."""
+"""Stages that a fit needs: one more than the law has parameters, including `rate`."""
 LawName = Literal["amdahl", "gustafson", "usl"]
 _MOST_STEPS = 60
 _CONVERGED = 1e-12
-_FLAT = 1e-9  # of u = 1/N: below, the place is so far away that there is none
+_FLAT = 1e-9  # for u = 1/N: below this, the place is too far away to count
 
 Theta = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A number of a law; without interval where a stage has one trial."""
+    """A number of a law; it has no interval if a stage has one trial."""
 
     value: float
     interval: Interval | None
@@ -43,7 +43,7 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """One law with its parameters by name (`s`; `sigma`, `kappa`), as fitted: below zero where noise makes them so."""
+    """One law with its parameters by name (`s`; `sigma`, `kappa`), as fitted: noise may make them negative."""
 
     name: LawName
     rate: float
@@ -51,9 +51,9 @@ class Law:
     misfit: float
     """The largest distance of a stage's mean from the law, as a share of the latter."""
     pays_to: Fitted
-    """Where efficiency against the first stage falls to PAYS; infinite where it never does."""
+    """Where efficiency relative to the first stage falls to PAYS; infinite if it never does."""
     peak: Fitted | None
-    """Of USL alone: where throughput is highest."""
+    """Where throughput is highest. Only USL has it."""
 
     def efficiency(self, place: float, first: float) -> float:
         theta = tuple(fitted.value for fitted in self.parameters.values())
@@ -64,7 +64,7 @@ class Law:
 
 
 def fit(name: LawName, stages: Sequence[ScalingStage], *, seed: int, confidence: float = CONFIDENCE) -> Law | None:
-    """None for too few stages, and for means that aren't above zero."""
+    """Fit a law. None for too few stages, and for means that aren't above zero."""
     ordered = sorted(stages, key=lambda stage: stage.place)
     means = [math.fsum(stage.values) / len(stage.values) for stage in ordered]
     places = [stage.place for stage in ordered]
@@ -74,7 +74,9 @@ def fit(name: LawName, stages: Sequence[ScalingStage], *, seed: int, confidence:
     samples = [(stage.values,) for stage in ordered]
 
     def fitted(number: Callable[[Theta], float], inverse: Callable[[float], float] | None = None) -> Fitted:
-        """A number of the parameters; `inverse` where its interval is made of its reciprocal, which may be zero."""
+        """Return a number of the parameters; pass `inverse` if its interval comes from its reciprocal, which may be
+        zero.
+        """
         made = estimate(lambda values: number(_solve(name, places, values, theta)), samples)
         ends = interval(made, confidence=confidence, seed=seed)[0]
         if inverse is None:
@@ -107,7 +109,7 @@ def _root_of_reciprocal(inverse: float) -> float:
 
 
 def _multiple(name: LawName, theta: Theta, place: float) -> float:
-    """Throughput, as a multiple of that of one unit; not above zero where the parameters are none of such a law."""
+    """Return throughput as a multiple of that of one unit; not above zero if the parameters are invalid for the law."""
     return (
         place * _weak_efficiency(theta, place)
         if name == "gustafson"
@@ -116,18 +118,18 @@ def _multiple(name: LawName, theta: Theta, place: float) -> float:
 
 
 def _weak_efficiency(theta: Theta, place: float) -> float:
-    """Gustafson's: throughput of each unit against that of one alone."""
+    """Return throughput per unit relative to that of one unit alone, by Gustafson's law."""
     return 1.0 - theta[0] * (place - 1.0) / place
 
 
 def _drag(name: LawName, theta: Theta, place: float) -> float:
-    """What the throughput of N independent units is divided by."""
+    """Return the divisor of the throughput of N independent units."""
     kappa = theta[1] if name == "usl" else 0.0
     return 1.0 + theta[0] * (place - 1.0) + kappa * place * (place - 1.0)
 
 
 def _pays_inverse(name: LawName, theta: Theta, first: float) -> float:
-    """1/N where efficiency is PAYS of that at `first`; zero or less where it never is."""
+    """Return 1/N where efficiency is PAYS of that at `first`; zero or less if it never is."""
     if name == "gustafson":
         return (PAYS * _weak_efficiency(theta, first) - 1.0 + theta[0]) / theta[0] if theta[0] > _FLAT else 0.0
     # kappa + (sigma - kappa) u - (wanted + sigma - 1) u^2 = 0, with u = 1/N
@@ -139,7 +141,7 @@ def _pays_inverse(name: LawName, theta: Theta, first: float) -> float:
 
 
 def _solve(name: LawName, places: Sequence[float], means: Sequence[float], start: Theta) -> Theta:
-    """Least squares on logs by Gauss and Newton's steps, halved where they would lead astray."""
+    """Fit least squares on logs by Gauss-Newton steps, halved if they increase the error."""
     theta, error = start, _error(name, places, means, start)
     for _ in range(_MOST_STEPS):
         step = _step(name, places, means, theta)
@@ -158,7 +160,7 @@ def _solve(name: LawName, places: Sequence[float], means: Sequence[float], start
 
 
 def _log_rate(name: LawName, places: Sequence[float], means: Sequence[float], theta: Theta) -> float:
-    """The best one for these parameters."""
+    """Return the best log rate for these parameters."""
     logs = [math.log(mean / _multiple(name, theta, place)) for place, mean in zip(places, means, strict=True)]
     return math.fsum(logs) / len(logs)
 
@@ -176,7 +178,7 @@ def _rests(name: LawName, places: Sequence[float], means: Sequence[float], theta
 
 
 def _step(name: LawName, places: Sequence[float], means: Sequence[float], theta: Theta) -> Theta:
-    """Of linear least squares around `theta`; columns are centred, as the rate is fitted beside."""
+    """Return the linear least-squares step around `theta`; columns are centered because the rate is fitted, too."""
     if name == "gustafson":
         columns = [[-(place - 1.0) / place / _weak_efficiency(theta, place) for place in places]]
     else:

@@ -1,4 +1,4 @@
-"""Cut a series into stretches of one level each: exactly, at the least penalised squares; or roughly and quickly."""
+"""Cut a series into stretches of one level each: exactly, with the least penalized squares; or roughly and quickly."""
 
 import math
 from itertools import pairwise
@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-_PRUNE_EVERY = 16  # steps: looking for starts that can't win any more costs as much as a step
+_PRUNE_EVERY = 16  # steps: searching for starts that cannot win anymore costs about one step
 _WORTH_PRUNING = 48
 
 
 def segment(values: Vector, penalty: float, shortest: int) -> list[int]:
-    """Where new levels begin: the cuts that minimise squares about the levels plus `penalty` a cut (PELT).
+    """Return where new levels begin: the cuts that minimize squares about the levels plus `penalty` per cut (PELT).
 
-    Exact: every start that could still be the best one is compared at every place.
+    The result is exact: every start that could still be the best one is compared at every place.
     """
     n = len(values)
     sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])
@@ -47,7 +47,7 @@ def segment(values: Vector, penalty: float, shortest: int) -> list[int]:
 
 
 def halve(values: Vector, penalty: float, shortest: int) -> list[int]:
-    """Roughly the same by binary segmentation: cut where it helps most, then look at both halves."""
+    """Return about the same cuts by binary segmentation: cut where it helps most, then search both halves."""
     sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])
     waiting, cuts = [(0, len(values))], []
     while waiting:
@@ -67,7 +67,7 @@ def halve(values: Vector, penalty: float, shortest: int) -> list[int]:
 
 
 def median(values: Vector) -> float:
-    """As numpy's of finite values, in a quarter of its time on a few hundred."""
+    """Return numpy's median of finite values, in a quarter of its time for a few hundred values."""
     middle = len(values) // 2
     if len(values) % 2:
         return float(np.partition(values, middle)[middle])
@@ -76,9 +76,11 @@ def median(values: Vector) -> float:
 
 
 def far(off: Vector, medians: float, share: float = 0.1) -> float:
-    """The distance beyond which a value is an outlier: so many median distances, and no more than `share` of them.
+    """Return the distance beyond which a value is an outlier: `medians` times the median distance, at most `share` of
+    values.
 
-    Of two modes, or of counts that are mostly zero, half lie at nearly the same place: the rest is no outlier.
+    With two modes, or counts that are mostly zero, half of the values lie at nearly the same place: the rest are not
+    outliers.
     """
     sizes = np.abs(off)
     last = len(sizes) - 1 - math.ceil(share * len(sizes))
@@ -86,7 +88,7 @@ def far(off: Vector, medians: float, share: float = 0.1) -> float:
 
 
 def medians(values: Vector, cuts: list[int]) -> Vector:
-    """The median of its stretch, for every place."""
+    """Return, for every place, the median of its stretch."""
     levels = np.empty(len(values))
     for start, end in pairwise([0, *cuts, len(values)]):
         levels[start:end] = median(values[start:end])
@@ -94,12 +96,12 @@ def medians(values: Vector, cuts: list[int]) -> Vector:
 
 
 def means(values: Vector, cuts: list[int]) -> list[float]:
-    """The mean of each stretch."""
+    """Return the mean of each stretch."""
     edges = [0, *cuts, len(values)]
     stretches: list[float] = (np.add.reduceat(values, edges[:-1]) / np.diff(edges)).tolist()
     return stretches
 
 
 def levels(values: Vector, cuts: list[int]) -> Vector:
-    """The mean of its stretch, for every place."""
+    """Return, for every place, the mean of its stretch."""
     return np.repeat(means(values, cuts), np.diff([0, *cuts, len(values)]))

@@ -1,4 +1,4 @@
-"""A/A pairs: how often do equal things look different here, and what is the smallest change that would be found?"""
+"""A/A pairs: how often equal targets look different on this machine, and the smallest change that would be detected."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,19 +18,24 @@ _ALIKE = ("no evidence of a difference", "too few repetitions")
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What A/A pairs of one metric say."""
+    """The results of the A/A pairs of one metric."""
 
     pairs: int
     false_positives: int
     rate: float
     rate_interval: tuple[float, float]
-    cv: float | None  # standard deviation of a trial within a pair, relative to the mean; None where that is zero
+    # standard deviation of a trial within a pair, relative to the mean; None if the mean is zero
+    cv: float | None
     smallest_effect: float | None
-    """The smallest relative change that 4 of 5 of these pairs show when it is planted; None: none up to 2x."""
+    """The smallest relative change that 4 of 5 of these pairs show when it is injected; None: not even a factor
+    of 2.
+    """
 
 
 def split(values: Sequence[float], repetitions: int) -> list[tuple[list[float], list[float]]]:
-    """Pairs from one series of trials in order: neighbours take turns on the sides, so that drift hits both alike."""
+    """Return pairs from one series of trials in order: neighbors alternate between the sides, so that drift affects
+    both alike.
+    """
     size = 2 * repetitions
     blocks = [values[at : at + size] for at in range(0, len(values) - size + 1, size)]
     return [(list(block[::2]), list(block[1::2])) for block in blocks]
@@ -42,14 +47,14 @@ def judge_pairs(
     *,
     confidence: float = CONFIDENCE,
 ) -> Tested:
-    """Compare each pair as `bench compare` would, then again with a change planted into B."""
+    """Compare each pair like `bench compare`, then again with an injected change in B."""
     n, wrong = len(pairs), _count_different(pairs, 0.0, confidence)
     smallest = _smallest(pairs, direction, confidence)
     return Tested(n, wrong, wrong / n, exact_interval(wrong, n), _spread(pairs), smallest)
 
 
 def exact_interval(hits: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Both ends; the interval covers the true rate at least as often as `confidence` says, for every n."""
+    """Return both ends; the interval covers the true rate with a probability of at least `confidence`, for every n."""
     if not 0 <= hits <= n or n < 1:
         raise ValueError(f"a rate needs 0 <= hits <= n and n >= 1, found {hits} of {n}")
     tail = (1.0 - confidence) / 2.0
@@ -68,18 +73,18 @@ def _solve(rising: Callable[[float], float]) -> float:
 
 
 def _count_different(pairs: Pairs, effect: float, confidence: float) -> int:
-    """How many pairs look different when B is larger by `effect`."""
+    """Return how many pairs look different if B is larger by `effect`."""
     planted = [Pair(a, [value * (1.0 + effect) for value in b]) for a, b in pairs]
     results = compare_many(planted, seed=SEED, confidence=confidence)
     return sum(result.verdict not in _ALIKE for result in results)
 
 
 def _smallest(pairs: Pairs, direction: str | None, confidence: float) -> float | None:
-    """By bisection: the more is planted, the more pairs show it."""
+    """Return the smallest detectable effect, by bisection: a larger injected change is detected in more pairs."""
     wanted = math.ceil(_POWER * len(pairs))
 
     def shown(effect: float) -> bool:
-        planted = 1.0 / (1.0 + effect) - 1.0 if direction == "higher" else effect  # as a regression would look
+        planted = 1.0 / (1.0 + effect) - 1.0 if direction == "higher" else effect  # the direction of a regression
         return _count_different(pairs, planted, confidence) >= wanted
 
     low, high = 0.0, 0.001
@@ -94,7 +99,7 @@ def _smallest(pairs: Pairs, direction: str | None, confidence: float) -> float |
 
 
 def _spread(pairs: Pairs) -> float | None:
-    """Within the sides of pairs, so that slow drift over the whole test does not count."""
+    """Return the spread within the sides of pairs, so that slow drift over the whole test does not count."""
     sides = [side for pair in pairs for side in pair if len(side) > 1]
     centre = mean([value for side in sides for value in side])
     if not centre or not sides:

@@ -1,7 +1,8 @@
-"""Find the knee: the highest load at which every clause of an SLO holds, by probes placed where they tell most.
+"""Find the knee: the highest load at which every clause of an SLO holds, by probes placed where they are most
+informative.
 
-A pure step-wise object: `next` says what to run, `tell` takes what came of it (`undelivered`: that the client could not
-offer it), `result` says what is known so far.
+The search is a state machine without I/O: `next` returns the next probe, `tell` takes its result (`undelivered`: the
+client could not generate the load), `result` returns the current estimate.
 """
 
 import math
@@ -20,25 +21,27 @@ Status = Literal["found", "all_pass", "none_pass", "budget", "client_limited"]
 
 _FEWEST = 200  # requests of a probe
 _FIRST_OVER = 5.0  # requests over the limit that a first probe would see at the knee
-_STAGE_OVER = 130.0  # and a probe of a stage: in a shorter one clumps look like luck
-_BRACKET_S = 8.0  # that a probe lasts which only asks on which side the knee lies
-_LOCATING_S = 24.0  # one that looks for it: a shorter trial has no blocks to judge its clumps by
-_STAGE_S = 42.0  # one of a stage
+_STAGE_OVER = 130.0  # the same for a probe of a stage: in a shorter one, clumps look like chance
+_BRACKET_S = 8.0  # duration of a probe that only determines on which side the knee lies
+_LOCATING_S = 24.0  # duration of a locating probe: a shorter one has no blocks to estimate its clumps from
+_STAGE_S = 42.0  # duration of a probe of a stage
 _GROWTH = 2.0  # from one probe to the next: a long one must not be spent on a place that is hardly known
-_ROOM = 0.4  # log load beyond the outermost probes in which the knee is looked for
-_LOCATED, _ROUGHLY = 2.5, 0.8  # half widths of the wanted interval, and how surely the knee lies there before a stage
+_ROOM = 0.4  # log load beyond the outermost probes in which the knee is searched
+# half widths of the wanted interval, and the probability with which the knee must lie there before a stage
+_LOCATED, _ROUGHLY = 2.5, 0.8
 _STEP = 0.6  # change of the log odds from the knee to a probe of a stage
-_WIDEST = 2.0  # half widths of the wanted interval: but no further
+_WIDEST = 2.0  # half widths of the wanted interval: the maximum
 _STAGE = 2  # probes of a stage: one below the knee and one above it
-_MORE = 1.4  # requests than would be needed if all that is known were exact
-_BACK_OFF = 8.0  # the first load divided by this is the lowest that a client which delivers nothing is asked for
-_CLOSE = 1.25  # ratio of a load that the client can't deliver to one that it can, below which nothing between is tried
-_FIRST_STAGE, _NEXT_STAGE = 0.6, 0.25  # of all requests so far, that a stage may cost
+_MORE = 1.4  # times the requests that would be needed if all estimates were exact
+_BACK_OFF = 8.0  # the first load divided by this is the lowest load that a client that delivers nothing is tried with
+# ratio of a load that the client cannot deliver to one that it can, below which nothing in between is tried
+_CLOSE = 1.25
+_FIRST_STAGE, _NEXT_STAGE = 0.6, 0.25  # share of all requests so far that a stage may cost
 
 
 @dataclass(frozen=True, slots=True)
 class LoadProbe:
-    """Run this load for about so many measured requests."""
+    """Run this load for about this many measured requests."""
 
     load: float
     requests: int
@@ -48,10 +51,10 @@ class LoadProbe:
 class KneeEstimate:
     """The knee, which is the highest load that meets the SLO, with its interval.
 
-    `all_pass`: even the highest load allowed passes, and `knee` is that one. `none_pass`: even the lowest fails, and
-    `knee` is 0. `budget`: the requests ran out before the interval was narrow enough, or before there was one at all
-    (`low` is then the highest load that seemed to pass, `high` the lowest that seemed not to). `client_limited`: the
-    highest load that the client could deliver passes, and `knee` is that one; the true knee may be higher.
+    `all_pass`: even the highest allowed load passes, and `knee` is that load. `none_pass`: even the lowest fails, and
+    `knee` is 0. `budget`: the requests ran out before the interval was narrow enough, or before one existed (`low` is
+    then the highest load that seemed to pass, `high` the lowest that seemed to fail). `client_limited`: the highest
+    load that the client could deliver passes, and `knee` is that load; the true knee may be higher.
     """
 
     knee: float
@@ -67,7 +70,7 @@ class KneeEstimate:
 
 @dataclass(frozen=True, slots=True)
 class _Probed:
-    """What one probe came to: for each clause, and as a point of the curve."""
+    """The result of one probe, for each clause and as a point of the curve."""
 
     load: float
     n: int
@@ -78,14 +81,14 @@ class _Probed:
 
 @dataclass(frozen=True, slots=True)
 class LoadRange:
-    """The loads that a search may probe; `whole` ones are counts, such as concurrency."""
+    """The loads that a search may probe; if `whole`, they are integers, such as concurrency."""
 
     lowest: float | None = None
     highest: float | None = None
     whole: bool = False
 
     def ends(self, first: float) -> tuple[float, float]:
-        """The lowest and the highest load, for a search that starts at `first`."""
+        """Return the lowest and the highest load for a search that starts at `first`."""
         lowest = self.lowest if self.lowest is not None else 1.0 if self.whole else first / 2.0**20
         highest = self.highest if self.highest is not None else first * 2.0**20
         if not 0.0 < lowest <= highest < math.inf or first <= 0.0:
@@ -94,10 +97,11 @@ class LoadRange:
 
 
 class Search:
-    """Looks for the knee within `loads`, starting at `first`.
+    """Searches for the knee within `loads`, starting at `first`.
 
-    `shares` are those of the SLO's clauses. It ends when half the interval is within `precision` of the load (for
-    `whole` loads such as concurrency: or when it is one or two neighbours), or after `requests` measured requests.
+    `shares` are those of the SLO's clauses. The search ends when half the interval is within `precision` of the load
+    (for `whole` loads such as concurrency: also when it spans at most two adjacent loads), or after `requests` measured
+    requests.
     """
 
     def __init__(
@@ -118,14 +122,14 @@ class Search:
         self.budget, self.precision, self.confidence, self.whole = requests, precision, confidence, loads.whole
         self.used = 0
         self.client_limit: float | None = None  # the lowest load that the client could not deliver
-        self._stuck = False  # the client can't deliver what should come next, and nothing lower is worth trying
+        self._stuck = False  # the client cannot deliver the next load, and nothing lower is worth trying
         self._probed: list[_Probed] = []
         self._place: KneePosterior | None = None
-        self._stage, self._left = 0.0, 0  # requests of each probe of the stage, and how many are still to run
+        self._stage, self._left = 0.0, 0  # requests of each probe of the stage, and how many of its probes are left
         self._narrow = False
 
     def next(self) -> LoadProbe | None:
-        """The next probe; None when the search is over."""
+        """Return the next probe; None if the search has ended."""
         if self._status() is not None:
             return None
         if self._place is None:
@@ -141,8 +145,9 @@ class Search:
     def tell(
         self, load: float, batches: Sequence[RequestBatch], delivered: float, latency_s: float | None = None
     ) -> None:
-        """What came of a probe at `load`: batch by batch in the order of time, in all so many requests `delivered` a
-        second; `latency_s` is the mean, if known."""
+        """Add the result of a probe at `load`: its batches in order of time, and `delivered` requests per second;
+        `latency_s` is the mean, if known.
+        """
         n = sum(batch.n for batch in batches)
         if not n:
             raise ValueError(f"the probe at load {load:g} has no requests: nothing can be learned from it")
@@ -156,7 +161,7 @@ class Search:
             self._plan()
 
     def undelivered(self, load: float) -> bool:
-        """The client could not offer `load`: search below it. False where there is nothing below left to try."""
+        """Search below `load`, which the client could not generate. Return False if no lower load is left to try."""
         self.client_limit = min(load, self.client_limit or load)
         delivered = max((probe.load for probe in self._probed if probe.load < load), default=None)
         if delivered is not None:
@@ -173,7 +178,7 @@ class Search:
         return True
 
     def result(self) -> KneeEstimate:
-        """What is known now; `status` is `budget` for a search that could have gone on."""
+        """Return the current estimate; `status` is `budget` if the search has not ended."""
         status = self._status() or "budget"
         load, low, high = self._interval()
         if status in ("all_pass", "client_limited") and not self._stuck:
@@ -184,12 +189,12 @@ class Search:
         return KneeEstimate(load, low, high, self.confidence, len(curve), self.used, curve, status, self.client_limit)
 
     def _bracketed(self) -> bool:
-        """Whether the knee is known to lie between two probes, or beyond the highest or the lowest load allowed."""
+        """Whether the knee is known to lie between two probes, or beyond the highest or the lowest allowed load."""
         held, missed = self._sides()
         return (held > 0.0 and missed < math.inf) or held >= self.highest or missed <= self.lowest
 
     def _sides(self) -> tuple[float, float]:
-        """The highest load that held, and the lowest that did not."""
+        """Return the highest load that held, and the lowest that did not."""
         held = max((probe.load for probe in self._probed if probe.holds), default=0.0)
         return held, min((probe.load for probe in self._probed if not probe.holds), default=math.inf)
 
@@ -202,7 +207,7 @@ class Search:
         broke = [any(trial.over > share * trial.n for trial in seen) for seen, share in pairs]
         places = []
         for (seen, share), broken in zip(pairs, broke, strict=True):
-            # A clause that never broke where another did (no errors at all) need not first prove that it has no clumps.
+            # A clause that never broke although another did (no errors at all) need not prove that it has no clumps.
             clump = knee.CLUMP if broken or not any(broke) else 0.0
             places.append(knee.locate(seen, share, min(xs) - _ROOM, max(xs) + _ROOM, clump))
         return knee.earliest(places)
@@ -221,7 +226,9 @@ class Search:
         return "budget" if self.used >= self.budget else None
 
     def _interval(self) -> tuple[float, float, float]:
-        """Load, low and high; whole loads are rounded down, because the highest whole load that holds is asked for."""
+        """Return load, low, and high; whole loads are rounded down, because the result is the highest whole load that
+        holds.
+        """
         if self._place is None:
             held, missed = self._sides()
             return held, held, missed
@@ -230,10 +237,10 @@ class Search:
         return (math.floor(load), math.floor(low), math.floor(high)) if self.whole else (load, low, high)
 
     def _plan(self) -> None:
-        """Locate the knee, then go on with the stage, or judge it and begin the next.
+        """Locate the knee, then continue the stage, or evaluate it and begin the next.
 
-        The interval is looked at only after a whole stage of probes: one that is looked at after each probe is narrow
-        by luck sooner or later.
+        The interval is evaluated only after a whole stage of probes: if evaluated after each probe, it is narrow by
+        chance sooner or later.
         """
         self._place = place = self._locate()
         self._left = max(0, self._left - 1)
@@ -252,14 +259,16 @@ class Search:
         self._left = _STAGE
 
     def _bracketing_load(self) -> float:
-        """Twice the highest load that held, or half the lowest that did not, until both have been seen."""
+        """Return twice the highest load that held, or half the lowest that did not, until both have been seen."""
         if not self._probed:
             return self._allowed(self.first)
         loads = [probe.load for probe in self._probed]
         return self._allowed(2.0 * max(loads) if self._probed[-1].holds else 0.5 * min(loads))
 
     def _best_load(self, place: "KneePosterior") -> float:
-        """Beside the likeliest knee, by turns below and above: the middle alone would leave the slope unknown."""
+        """Return a load next to the likeliest knee, alternately below and above: the middle alone would leave the slope
+        unknown.
+        """
         step = min(_STEP / place.slope, _WIDEST * self.precision)
         if not self._left:
             step = min(max(step, place.half_width(0.5)), max(_STEP / place.slope, self.precision))
@@ -270,16 +279,20 @@ class Search:
         return float(round(load)) if self.whole else load
 
     def _fewest(self, load: float, seconds: float) -> float:
-        """Requests below which a probe is not worth its start; the load stands for the rate where none is known yet."""
+        """Return the requests below which a probe is not worth its start; `load` is used as the rate until one is
+        known.
+        """
         rate = self._probed[-1].point.delivered if self.whole and self._probed else load
         return max(_FEWEST, _FIRST_OVER / min(self.shares), min(seconds * rate, self.budget / 20.0))
 
     def _locating(self, place: "KneePosterior") -> float:
-        """As long as the place is hardly known, a probe is not to be better than a fraction of what is known."""
+        """Return the requests of a locating probe, limited to a fraction of the known precision while the place is
+        uncertain.
+        """
         known = max(self.precision, 0.4 * place.half_width(self.confidence))
         return min(self._needed(place, known) / _STAGE, _GROWTH * max(probe.n for probe in self._probed))
 
     def _needed(self, place: "KneePosterior", half_width: float) -> float:
-        """Requests that give this half width, if all were at the knee and its slope were known."""
+        """Return the requests that give this half width if all were at the knee and its slope were known."""
         z = critical_t(self.confidence, 1e6)
         return place.dispersion * (1.0 - place.share) / place.share * (z / (half_width * place.steepness)) ** 2

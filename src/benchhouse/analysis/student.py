@@ -8,7 +8,7 @@ LARGEST_LOG = 700.0  # exp of more overflows
 
 
 def two_sided_p(t: float, df: float) -> float:
-    """P(|T| >= |t|) for Student's t with `df` degrees of freedom (need not be whole)."""
+    """Return P(|T| >= |t|) for Student's t with `df` degrees of freedom (may be fractional)."""
     if math.isinf(t):
         return 0.0
     return incomplete_beta(df / 2.0, 0.5, df / (df + t * t))
@@ -16,12 +16,13 @@ def two_sided_p(t: float, df: float) -> float:
 
 @lru_cache(maxsize=4096)
 def critical_t(confidence: float, df: float) -> float:
-    """The t that leaves (1 - confidence) / 2 in each tail."""
+    """Return the t that leaves (1 - confidence) / 2 in each tail."""
     tails = 1.0 - confidence
     log_peak = math.lgamma((df + 1.0) / 2.0) - math.lgamma(df / 2.0) - 0.5 * math.log(df * math.pi)
     z = _critical_z(confidence)
     t = z + (z**3 + z) / (4.0 * df)
-    # The start lies below the root and the tail is convex, so Newton's steps climb to it and never overshoot.
+    # The start lies below the root and the tail is convex, so Newton's steps approach it from below and never
+    # overshoot.
     for _ in range(100):
         density = math.exp(log_peak - (df + 1.0) / 2.0 * math.log1p(t * t / df))
         step = (two_sided_p(t, df) - tails) / (2.0 * density)
@@ -43,10 +44,10 @@ def _critical_z(confidence: float) -> float:
 
 
 def mean_interval(mean: float, error: float, df: float, confidence: float, *, positive: bool) -> tuple[float, float]:
-    """Student's interval of a mean whose standard error is `error`.
+    """Return Student's interval of a mean with the standard error `error`.
 
-    Where all values are `positive`, the upper end is that on the scale of logarithms: next to zero they are skewed, so
-    that a mean that came out too small has a spread that did, too, and the truth lies above the plain interval.
+    If all values are `positive`, the upper end is that on the log scale: near zero, values are skewed, so that a mean
+    that is too small by chance has a spread that is too small, too, and the truth lies above the plain interval.
     """
     half = critical_t(confidence, df) * error
     if not positive:
@@ -55,13 +56,15 @@ def mean_interval(mean: float, error: float, df: float, confidence: float, *, po
 
 
 def welch_df(var_a: float, var_b: float, n_a: float, n_b: float) -> float:
-    """Welch-Satterthwaite degrees of freedom from the variances of the two means; not both may be zero."""
+    """Return the Welch-Satterthwaite degrees of freedom from the variances of the two means, of which one may
+    be zero.
+    """
     share = var_a / (var_a + var_b)
     return 1.0 / (share**2 / (n_a - 1) + (1.0 - share) ** 2 / (n_b - 1))
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function, by Lentz's continued fraction on its fast side."""
+    """Return the regularized incomplete beta function, by Lentz's continued fraction on its fast side."""
     if x <= 0.0 or x >= 1.0:
         return min(max(x, 0.0), 1.0)
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)

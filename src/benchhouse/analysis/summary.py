@@ -1,4 +1,4 @@
-"""Summarise one sample, and say which of its percentiles have too few values behind them."""
+"""Summarize one sample, and find the percentiles that have too few values behind them."""
 
 import math
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram
 
 QUANTILE = "hyndman-fan-7"
-"""How percentiles are read: linear interpolation between order statistics, numpy's and R's default."""
+"""How percentiles are computed: linear interpolation between order statistics, the default of numpy and R."""
 
 HISTOGRAM_QUANTILE = f"histogram, relative error at most {RELATIVE_ERROR * 100:.1g}%"
-"""How percentiles of a histogram are read: as above, of values that are known to this share of themselves."""
+"""How percentiles of a histogram are computed: like QUANTILE, from values known to this relative error."""
 
 NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "µs": 1e3, "ns": 1.0}
-"""In one of each unit that a histogram of nanoseconds can be told in."""
+"""Nanoseconds in one of each unit that a histogram of nanoseconds can be reported in."""
 
 _QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 _WATCHED = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
@@ -21,7 +21,7 @@ _WATCHED = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One sample in numbers, all in the unit of the values except `n` and `cv`."""
+    """Statistics of one sample, all in the unit of the values except `n` and `cv`."""
 
     n: int
     mean: float
@@ -36,7 +36,9 @@ class Summary:
     max: float
 
     def stats(self) -> dict[str, float]:
-        """The numbers by the names that measurements have; a deviation of one value is left out."""
+        """Return the statistics by the names that measurements use, without the standard deviation of a single
+        value.
+        """
         stats = {
             "mean": self.mean, "stdev": self.stdev, "min": self.min, "p50": self.p50, "p90": self.p90,
             "p95": self.p95, "p99": self.p99, "p99.9": self.p99_9, "max": self.max,
@@ -45,7 +47,7 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Raises ValueError for no values, and for NaN or infinity."""
+    """Summarize a sample. Raise ValueError for no values, and for NaN or infinity."""
     ordered = sorted(finite(values))
     if not ordered:
         raise ValueError("a summary needs at least one value, found none")
@@ -63,9 +65,9 @@ def summarise(values: Sequence[float]) -> Summary:
 
 
 def summarise_histogram(nanoseconds: Histogram, unit: str) -> Summary:
-    """A histogram of nanoseconds in `unit`, one of NANOSECONDS; raises ValueError for an empty one.
+    """Summarize a histogram of nanoseconds in `unit`, one of NANOSECONDS. Raise ValueError if it is empty.
 
-    Percentiles are within RELATIVE_ERROR of those of the values, everything else is exact.
+    Percentiles are within RELATIVE_ERROR of those of the values; the other statistics are exact.
     """
     centre, low, high = nanoseconds.mean, nanoseconds.min, nanoseconds.max
     if centre is None or low is None or high is None:
@@ -83,7 +85,7 @@ def summarise_histogram(nanoseconds: Histogram, unit: str) -> Summary:
 
 
 def quantile(ordered: Sequence[float], q: float) -> float:
-    """The `q` quantile (0 to 1) of values that are already sorted ascending."""
+    """Return the `q` quantile (0 to 1) of values that are already sorted ascending."""
     if not 0.0 <= q <= 1.0:
         raise ValueError(f"a quantile lies between 0 and 1, found {q}")
     position = (len(ordered) - 1) * q
@@ -95,20 +97,20 @@ def quantile(ordered: Sequence[float], q: float) -> float:
 def enough_for(quantile: float, n: int) -> bool:
     """Whether at least one of `n` values is expected beyond `quantile`: p99 needs 100, p99.9 needs 1,000.
 
-    This is the bare minimum for the number to mean anything: with fewer, the percentile is the maximum
-    under another name. A stable percentile wants about ten times as many.
+    This is the bare minimum for the number to mean anything: with fewer, the percentile is the maximum under another
+    name. A stable percentile needs about ten times more.
     """
-    # The slack absorbs binary rounding: 1 - 0.9 is a little less than a tenth.
+    # The tolerance absorbs binary rounding: 1 - 0.9 is slightly less than a tenth.
     return n * (1.0 - quantile) >= 1.0 - 1e-9
 
 
 def shaky_quantiles(n: int) -> list[str]:
-    """Those of p90, p95, p99 and p99.9 that `n` values are too few for."""
+    """Return those of p90, p95, p99, and p99.9 that have too few values at `n`."""
     return [name for name, q in _WATCHED.items() if not enough_for(q, n)]
 
 
 def finite(values: Sequence[float]) -> list[float]:
-    """The values as floats; raises ValueError when one of them is NaN or infinite."""
+    """Return the values as floats. Raise ValueError if one of them is NaN or infinite."""
     floats = list(map(float, values))
     if not all(map(math.isfinite, floats)):
         place, value = next((place, value) for place, value in enumerate(floats) if not math.isfinite(value))
@@ -117,10 +119,10 @@ def finite(values: Sequence[float]) -> list[float]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean, in any order; exactly the common value of a constant sample, whatever the rounding."""
+    """Return the mean, independent of order; for a constant sample, exactly its value in spite of rounding."""
     return min(max(math.fsum(values) / len(values), min(values)), max(values))
 
 
 def variance(values: Sequence[float], centre: float) -> float:
-    """Sample variance (n-1) around a mean already known; needs two values or more."""
+    """Return the sample variance (n-1) around a known mean; requires at least two values."""
     return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
