@@ -1,1 +1,3 @@
-"""Claims: a number is judged, written down, signed, packed and checked again; runs and trials go in, files come out."""
+"""Claims: a number is judged, recorded, signed, packed, and verified. The input is runs and trials, the output is
+files.
+"""

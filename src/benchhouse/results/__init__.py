@@ -1,4 +1,4 @@
-"""Results as values: points, comparisons, history, trade-offs, lineage and causes. Tables go in, values come out.
+"""Results as values, computed from the tables: points, comparisons, history, trade-offs, lineage, and causes.
 
-Nothing here writes a page; `report` draws these values and `claims` publishes them.
+This package writes no pages; `report` draws these values and `claims` publishes them.
 """

@@ -1,4 +1,6 @@
-"""From rows of the warehouse to what playbooks look at: one case a point, joined on the trials behind its numbers."""
+"""Convert rows of the warehouse to the input of playbooks: one case per point, joined on the trials behind its
+numbers.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +18,9 @@ from benchhouse.warehouse.query import Warehouse, own
 
 Row = Mapping[str, Any]
 Values = Mapping[tuple[str, str, str], float]
-"""By trial, metric and stat."""
+"""Keyed by trial, metric, and stat."""
 _NAME = ("metric", "stat", "unit", "direction")
-_FEWEST_PEERS = 3  # of two hosts nobody knows which is the odd one
+_FEWEST_PEERS = 3  # with two hosts, it is unknown which one is abnormal
 _PART = re.compile(r"(rank|shard|worker|node)[:_ ]?(.+)")
 
 SLICES = own(
@@ -43,7 +45,7 @@ ORDER BY m.metric, m.stat, m."window", m.scope, m.trial_id
 
 
 class Gathered:
-    """All that two runs have about the points of a comparison, read once."""
+    """All data of two runs about the points of a comparison, read once."""
 
     def __init__(self, warehouse: Warehouse, table: ComparisonTable, base: str, run_id: str) -> None:
         runs = [base, run_id]
@@ -58,7 +60,7 @@ class Gathered:
         self._parts = warehouse.query(PARTS, trials, runs=runs, name="why-parts").dicts()
 
     def case(self, point: str, rows: Sequence[PointRow], reasons: Mapping[str, int]) -> ComparedPoint:
-        """One point; `rows` are its compared numbers."""
+        """Return the case of one point; `rows` are its compared numbers."""
         base, now = set(rows[0].trials_a), set(rows[0].trials_b)
         return ComparedPoint(
             point=point,
@@ -72,7 +74,7 @@ class Gathered:
 
 
 def correct_waits(cases: Sequence[ComparedPoint], compared: int) -> list[ComparedPoint]:
-    """The same with each wait's p-value corrected for all waits and for the `compared` numbers beside them (Holm)."""
+    """Return the cases with each wait's p-value corrected (Holm) for all waits and the `compared` other numbers."""
     waits = {at: case.wait for at, case in enumerate(cases) if case.wait is not None}
     known = {str(at): wait.p_adjusted for at, wait in waits.items() if wait.p_adjusted is not None}
     adjusted = holm(known, family=compared + len(waits))
@@ -110,7 +112,9 @@ def _slowness(row: PointRow, values: Values) -> dict[str, float]:
 
 
 def _signals(slices: Iterable[Row], base: set[str], now: set[str]) -> list[Signal]:
-    """One a scope and series; over the steady phase where both sides have one, else over the whole trial."""
+    """Return one signal per scope and series: over the steady phase if both sides have one, otherwise over the whole
+    trial.
+    """
     trials = base | now
     own = (row for row in slices if row["trial_id"] in trials)
     signals = []
@@ -146,7 +150,7 @@ def _reading(row: Row) -> SeriesReading:
 
 
 def _members(parts: Iterable[Row], facts: Mapping[str, Row], base: set[str], now: set[str]) -> list[MemberNumber]:
-    """Numbers of each rank, shard or node, told with a window or scope such as `rank:3`."""
+    """Return numbers of each rank, shard, or node, recorded with a window or scope such as `rank:3`."""
     trials = base | now
     members: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in parts:
@@ -172,7 +176,7 @@ def _of_member(row: Row, facts: Mapping[str, Row]) -> SeriesReading:
 
 
 def _hosts(rows: Sequence[PointRow], facts: Mapping[str, Row], values: Values) -> list[MemberNumber]:
-    """The point's own numbers by the host that ran the trial, where there are several."""
+    """Return the point's own numbers by the host that ran the trial; empty for fewer than three hosts."""
     if len({facts[trial]["host"] for row in rows for trial in row.trials_b}) < _FEWEST_PEERS:
         return []
     members = []
@@ -190,7 +194,7 @@ def _hosts(rows: Sequence[PointRow], facts: Mapping[str, Row], values: Values) -
 
 
 def _wait(facts: Mapping[str, Row], base: set[str], now: set[str]) -> ComparedNumber | None:
-    """The time between submission and start, its p-value not corrected yet; None where it is unknown."""
+    """Return the time between submission and start, with its uncorrected p-value; None if it is unknown."""
     sides = [
         [row["queue_s"] for trial in sorted(side) if (row := facts[trial])["queue_s"] is not None]
         for side in (base, now)

@@ -1,4 +1,4 @@
-"""Compare the points of two runs, or of two selections of runs: matched, tested, and honest about what else changed."""
+"""Compare the points of two runs, or of two selections of runs: match them, test them, and list what else changed."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -43,22 +43,22 @@ class ComparisonSide:
 
     name: str
     rows: Sequence[Row]
-    """Of the points query."""
+    """Rows of the points query."""
     keys: Collection[str] = ()
-    """Fixed by the selector: these don't tell points apart."""
+    """Keys fixed by the selector: they do not distinguish points."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Circumstances by name: experiment version, git commit, host, package lock digest."""
     trials: Sequence[Row] = ()
-    """Rows of trial_fact behind `rows`; without them no repetition is paired with another."""
+    """Rows of trial_fact behind `rows`; without them, repetitions are not paired."""
     refused: Sequence[Row] = ()
-    """Figures of its points that are INVALID in every trial: rows of that query."""
+    """Numbers of its points that are INVALID in every trial, as rows of their query."""
     tried: Sequence[Row] = ()
-    """Rows of trial_fact of all that was tried of its points, warm-ups aside."""
+    """Rows of trial_fact of all trials of its points, without warm-ups."""
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """What is compared, and how; `paired` None: repetition with repetition where both sides took turns in time."""
+    """What is compared, and how. With `paired` None, repetitions are paired if the trials of both sides alternated."""
 
     metrics: tuple[str, ...] = ()
     confidence: float = 0.95
@@ -72,7 +72,7 @@ DEFAULTS = CompareOptions()
 
 @dataclass(frozen=True)
 class PointRow:
-    """One metric and stat of one matched point, A beside B; the change is B against A."""
+    """One metric and stat of one matched point for A and B; the change is B relative to A."""
 
     point: str
     metric: str
@@ -96,22 +96,23 @@ class PointRow:
     method: str
     sentence: str
     shaky: bool
-    """A percentile that one side or the other has too few samples for, within a trial."""
+    """Whether it is a percentile for which a side has too few samples within a trial."""
     trials_a: list[str]
     trials_b: list[str]
     error_bound_a: float | None = None
-    """How far a figure of A can be off, in the metric's unit, the most of its trials; None where none says."""
+    """How far a value of A can be off, in the metric's unit: the largest of its trials. None if no trial reports it."""
     error_bound_b: float | None = None
     doubt: str = ""
-    """Why the interval is no more than a spread, where a side shows that itself."""
+    """Why the interval is only a spread, if a side shows that; otherwise empty."""
     memory: float | None = 0.0
-    """What noise remembers from trial to trial, by earlier runs, where one side ran after the other; None: not known,
-    as there are too few. Intervals are made wider for it."""
+    """Correlation of noise from trial to trial, by earlier runs, if one side ran after the other; intervals are widened
+    for it. None: unknown, because there are too few earlier runs.
+    """
     interval_a: tuple[float, float] | None = None
-    """Of the mean of A alone, by what its trials show."""
+    """Interval of the mean of A alone, from its trials."""
     interval_b: tuple[float, float] | None = None
     ref_a: str = ""
-    """What `bench trace` takes for the number of A, as all its trials give it."""
+    """The reference of A's number for `bench trace`, as all its trials give it."""
     ref_b: str = ""
 
     @property
@@ -120,12 +121,12 @@ class PointRow:
 
     @property
     def name_marked(self) -> str:
-        """The name, behind `~` where it can't be trusted."""
+        """The name, with a leading `~` if it can't be trusted."""
         return ("~" if self.shaky else "") + self.name
 
     @property
     def bounds_text(self) -> str:
-        """`latency p99: A can be off by 1.4 ms, B by 0.3 ms`."""
+        """Text such as `latency p99: A can be off by 1.4 ms, B by 0.3 ms`."""
         a, b = (quantity(bound or 0.0, self.unit) for bound in (self.error_bound_a, self.error_bound_b))
         return f"{self.name}: A can be off by {a}, B by {b}"
 
@@ -135,7 +136,7 @@ class PointRow:
 
     @property
     def change_text(self) -> str:
-        """The change with its interval, relative where that makes sense, else in the unit of the metric."""
+        """The change with its interval, relative if that is meaningful, otherwise in the unit of the metric."""
         ends = self.change_interval, self.difference_interval
         change, interval = change_texts(self.change, ends[0], self.difference, ends[1], self.unit)
         return change + (f" ({interval})" if interval else "")
@@ -143,7 +144,7 @@ class PointRow:
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not the same on both sides."""
+    """One thing that differs between the sides."""
 
     dimension: str
     a: str
@@ -152,7 +153,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class ComparisonTable:
-    """What `bench compare` shows. Nothing is dropped: unmatched points and metrics are listed."""
+    """The output of `bench compare`. Nothing is dropped: unmatched points and metrics are listed."""
 
     a: str
     b: str
@@ -161,10 +162,10 @@ class ComparisonTable:
     only_b: list[str]
     unmatched_metrics: list[str]
     invalid_metrics: list[str]
-    """Figures that are INVALID in every trial of a side, and of which."""
+    """Texts about numbers that are INVALID in every trial of a side."""
     differences: list[Difference]
     exploratory: bool
-    """More than one thing changed: no change can be put down to any one of them."""
+    """More than one thing changed: no change has a single known cause."""
     confidence: float
     seed: int
     notes: list[str]
@@ -177,7 +178,7 @@ class ComparisonTable:
         return len({row.point for row in self.rows}) > 1 or len(numbers) < len(self.rows)
 
     def regressions(self, *, corrected: bool = False) -> list[PointRow]:
-        """Rows that are worse in B; `corrected` keeps those that hold up after Holm's correction."""
+        """Return rows that are worse in B; with `corrected`, those that hold up after Holm's correction."""
         worse = [row for row in self.rows if row.verdict == "worse"]
         limit = 1.0 - self.confidence
         return [row for row in worse if not corrected or (row.p_adjusted is not None and row.p_adjusted <= limit)]
@@ -193,9 +194,10 @@ def compare_runs(
     order: Mapping[str, int] | None = None,
     earlier: noise_persistence.Earlier = lambda columns: (),
 ) -> ComparisonTable:
-    """B against A: the headline statistics of each metric, or every one; `order` is that of the metrics.
+    """Compare B with A: the headline statistics of each metric, or all statistics; `order` is that of the metrics.
 
-    Where the trials of both sides took turns, repetition is compared with repetition; `options.paired` insists.
+    If the trials of both sides alternated, repetitions are compared in pairs; `options.paired` forces it. Raise
+    BenchError if there is nothing to compare.
     """
     points_a, points_b = matching.points_of(a.rows), matching.points_of(b.rows)
     if not points_a or not points_b:
@@ -272,7 +274,7 @@ Numbers = tuple[Matched, Row, Row]
 def _pairs_of_numbers(
     pairs: list[Matched], a: ComparisonSide, b: ComparisonSide, options: CompareOptions, order: Mapping[str, int]
 ) -> tuple[list[Numbers], list[str]]:
-    """The statistics that both sides have, and the names of those that only one has."""
+    """Return the statistics that both sides have, and the names of those that only one has."""
     numbers: list[Numbers] = []
     alone: dict[str, None] = {}
     known: dict[str, set[str]] = {}
@@ -309,7 +311,7 @@ def _pairs_of_numbers(
 
 
 def _refused_of(pairs: list[Matched], a: ComparisonSide, b: ComparisonSide) -> dict[tuple[str, str, str, str], None]:
-    """Figures of matched points that are INVALID in every trial: side, instance, metric and stat, in order."""
+    """Return numbers of matched points that are INVALID in every trial: side, instance, metric, and stat, in order."""
     matched = [{pair[at].digest for pair in pairs} for at in (0, 1)]
     return {
         (side.name, row["instance_digest"], row["metric"], row["stat"]): None
@@ -320,7 +322,7 @@ def _refused_of(pairs: list[Matched], a: ComparisonSide, b: ComparisonSide) -> d
 
 
 def _invalid_metrics(pairs: list[Matched], a: ComparisonSide, b: ComparisonSide, options: CompareOptions) -> list[str]:
-    """Those of them that would be compared, in words."""
+    """Return, in words, those of them that would otherwise be compared."""
     named = {name.rpartition(".")[::2] for name in options.metrics} | {(name, "") for name in options.metrics}
     texts = dict[str, None]()
     for side, _, metric, stat in _refused_of(pairs, a, b):
@@ -383,14 +385,14 @@ def _row(
 
 
 def _with_sides(row: PointRow, x: Row, y: Row, confidence: float) -> PointRow:
-    """The same with the interval of each side by itself, and its reference."""
+    """Return the row with the interval of each side alone, and its reference."""
     intervals = [mean_interval(*_moments(side["values"]), confidence=confidence) for side in (x, y)]
     refs = [ref_of(side["run_id"], side["instance_digest"], side["metric"], side["stat"]) for side in (x, y)]
     return replace(row, interval_a=intervals[0], interval_b=intervals[1], ref_a=refs[0], ref_b=refs[1])
 
 
 def _moments(values: Sequence[float]) -> tuple[float, float | None, int, float]:
-    """Mean, deviation, n and minimum."""
+    """Return mean, standard deviation, n, and minimum."""
     summary = summarise(values)
     return summary.mean, summary.stdev, summary.n, summary.min
 
@@ -405,7 +407,7 @@ def _ends(interval: Interval | None) -> tuple[float, float] | None:
 
 
 def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapping[str, str]) -> list[Difference]:
-    """What changed between the sides: the target, each parameter and each circumstance by name."""
+    """Return what differs between the sides: the target, each parameter, and each circumstance, by name."""
     differences: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
 
     def note(dimension: str, a: str, b: str) -> None:
@@ -429,7 +431,7 @@ def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapp
 
 
 def _causes(differences: Iterable[Difference]) -> list[str]:
-    """What a change of a number could be put down to."""
+    """Return the possible causes of a change in a number."""
     return [item.dimension for item in differences if item.dimension != PLACE]
 
 

@@ -1,4 +1,4 @@
-"""The sides of a comparison from the tables: what selectors pick of runs, all of them read at once."""
+"""The sides of a comparison, read from the tables: the points that selectors pick, all read at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ _LISTED = 8
 
 
 def compare_selected(warehouse: Warehouse, a: str, b: str, options: CompareOptions = DEFAULTS) -> ComparisonTable:
-    """Compare what two selectors pick; a run may be written as the warehouse resolves it (`@last`, a prefix)."""
+    """Compare what two selectors pick; a run may be anything that the warehouse resolves (`@last`, a prefix)."""
     picked = pick_sides(warehouse, (a, b), options)
     facts = circumstances_of_sides(warehouse, [side.trials for side, _ in picked])
     side_a, side_b = (replace(side, facts=known) for (side, _), known in zip(picked, facts, strict=True))
@@ -40,9 +40,9 @@ def compare_selected(warehouse: Warehouse, a: str, b: str, options: CompareOptio
 def pick_sides(
     warehouse: Warehouse, selectors: Sequence[str], options: CompareOptions
 ) -> list[tuple[ComparisonSide, list[str]]]:
-    """What each selector picks, without its circumstances; and what must be said about trials that are left out.
+    """Return the points of each selector, without its circumstances, and the notes about trials that are left out.
 
-    A question costs as much for two runs as for one.
+    The queries cost the same for two runs as for one.
     """
     parsed = [parse_selector(text) for text in selectors]
     picked = [Selector(warehouse.require_run(item.run), item.filters) for item in parsed]
@@ -55,7 +55,7 @@ def pick_sides(
     for selector in picked:
         tried = select([row for row in trials.get(selector.run, []) if not row["warmup"]], selector)
         rows = _of(tried, points.get(selector.run, []))
-        if not rows and columns is not None:  # it has none of these: what it has is named
+        if not rows and columns is not None:  # it has none of these metrics: the message will list those it has
             rows = _of(tried, queries.points(warehouse, [selector.run]).dicts())
         invalid = _of(tried, figures.get(selector.run, []))
         sides.append(_side(selector, trials.get(selector.run, []), tried, rows, invalid))
@@ -67,7 +67,7 @@ def _by_run(result: Result) -> dict[str, list[dict[str, Any]]]:
 
 
 def _of(trials: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
-    """Those of the points of these trials."""
+    """Return the rows that belong to points of these trials."""
     chosen = {row["instance_digest"] for row in trials}
     return [row for row in rows if row["instance_digest"] in chosen]
 

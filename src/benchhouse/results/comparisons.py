@@ -1,4 +1,6 @@
-"""Comparisons of runs, of points of runs, and of targets: selectors with full run ids go in, tables come out."""
+"""Comparisons of runs, of points of runs, and of targets: the input is selectors with full run ids, the output is
+tables.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +25,7 @@ from benchhouse.warehouse.query import Warehouse
 
 @dataclass(frozen=True)
 class Selected:
-    """Points of any number of runs, in the order in which selectors picked them, and what must be said about them."""
+    """Points of any number of runs, in the order in which selectors picked them, and notes about them."""
 
     run_ids: list[str]
     members: list[FlatPoint]
@@ -31,12 +33,12 @@ class Selected:
     latency: str | None
     notes: list[str]
     failed: list[FlatPoint]
-    """Points that were tried and gave no number."""
+    """Points that were tried and have no number."""
     scaling: ScalingKind | None
-    """As their scenarios declare it."""
+    """The kind of scaling that their scenarios declare."""
 
     def column(self, metric: str | None) -> Column:
-        """The metric named, or the experiment's throughput."""
+        """Return the column of `metric`, or of the experiment's throughput. Raise BenchError if neither is known."""
         if metric or self.throughput:
             return find_column(self.members, metric or self.throughput or "")
         raise BenchError("the experiment does not say which metric is its throughput", hint="Name it: --of METRIC")
@@ -49,12 +51,12 @@ class SideBySide:
     cases: list[CaseRanking]
     members: list[FlatPoint]
     alone: int
-    """Tests that only one target was put to."""
+    """Number of points whose test only one target ran."""
     notes: list[str]
 
 
 def compare(workspace: WorkspaceFolder, a: str, b: str, options: CompareOptions = DEFAULTS) -> ComparisonTable:
-    """B against A; each is a run, or points of a run: `RUN:key=value,...`."""
+    """Compare B with A; each is a run, or points of a run: `RUN:key=value,...`."""
     with Warehouse.open(workspace) as warehouse:
         confidence = early_stopping.confidence_for(workspace, _runs_of([a, b]), options.confidence)
         table = compare_selected(warehouse, a, b, replace(options, confidence=confidence))
@@ -64,7 +66,7 @@ def compare(workspace: WorkspaceFolder, a: str, b: str, options: CompareOptions 
 def compare_at(
     workspace: WorkspaceFolder, selectors: Sequence[str], at: str, of: str | None, along: str, confidence: float
 ) -> tuple[Tradeoff, list[str]]:
-    """Each target's `of` at equal quality (`recall=0.95`), and the runs that they are from."""
+    """Return each target's `of` at equal quality (`recall=0.95`), and the ids of the runs involved."""
     metric, level = parse_level(at)
     picked, confidence = _pick(workspace, selectors, confidence)
     x, y = find_column(picked.members, metric), picked.column(of)
@@ -76,7 +78,7 @@ def compare_at(
 def compare_along(
     workspace: WorkspaceFolder, selectors: Sequence[str], along: str, of: str | None, confidence: float
 ) -> Scaling:
-    """Targets along an axis: throughput, latency, efficiency, and where scaling stops."""
+    """Return targets along an axis: throughput, latency, efficiency, and where scaling stops."""
     picked, confidence = _pick(workspace, selectors, confidence)
     scaling = make_scaling(
         picked.members,
@@ -93,7 +95,7 @@ def compare_along(
 def compare_target_rankings(
     workspace: WorkspaceFolder, selectors: Sequence[str], metrics: Sequence[str], confidence: float
 ) -> SideBySide:
-    """Rankings of the targets under identical load, by the metrics named, or else by throughput and latency."""
+    """Rank the targets under identical load, by `metrics`, or by throughput and latency if empty."""
     picked, confidence = _pick(workspace, selectors, confidence)
     columns = [find_column(picked.members, metric) for metric in metrics]
     columns = columns or leading_columns(picked.members, picked.throughput, picked.latency)
@@ -109,14 +111,14 @@ def compare_target_rankings(
 
 
 def scenario_of(workspace: WorkspaceFolder, selector: str) -> str:
-    """The name of the scenario that a run, or points of a run, are of."""
+    """Return the name of the scenario of a run, or of points of a run; empty if the run is unknown."""
     (run_id,) = _runs_of([selector])
     with Warehouse.open(workspace) as warehouse:
         return next((run.scenario for run in warehouse.catalog.runs() if run.run_id == run_id), "")
 
 
 def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
-    """What the selectors pick of their runs; a point that several pick counts once."""
+    """Return the points that the selectors pick; a point that several pick counts once."""
     rows: dict[tuple[str, str, str, str], Mapping[str, Any]] = {}
     notes: dict[str, None] = {}
     trials_of: dict[str, Sequence[Mapping[str, Any]]] = {}
@@ -144,7 +146,7 @@ def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
 
 
 def _pick(workspace: WorkspaceFolder, selectors: Sequence[str], confidence: float) -> tuple[Selected, float]:
-    """With the confidence at which to make intervals, so that they cover the one asked for."""
+    """Return the picked points with the confidence for intervals that actually cover the requested one."""
     with Warehouse.open(workspace) as warehouse:
         picked = pick(warehouse, selectors)
     return picked, early_stopping.confidence_for(workspace, _runs_of(selectors), confidence)

@@ -1,4 +1,4 @@
-"""What ran beside a trial: other trials on the same host at the same time, as seen, not as a scenario allows them."""
+"""Other trials that ran on the same host during a trial, as observed, not as a scenario allows."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,11 +12,12 @@ from benchhouse.warehouse.query import Warehouse, own
 
 Row = Mapping[str, Any]
 Beside = Mapping[str, float]
-"""By trial: how many others ran on its host, on average over its time."""
-_CLOCK_S = 0.001  # to which starts are noted: trials in turn must not seem to overlap
+"""By trial: the number of others on its host, on average over its duration."""
+_CLOCK_S = 0.001  # the resolution of start times: consecutive trials must not seem to overlap
 _SLACK, _SHARE = 0.5, 0.2
-"""Sides are alike within half a trial and a fifth of the larger figure: ends touch, and the last trials of a run have
-fewer beside them than the first."""
+"""Sides count as equal within half a trial plus a fifth of the larger number: ends touch, and the last trials of a run
+have fewer concurrent ones than the first.
+"""
 
 SPANS = own(
     """
@@ -28,7 +29,7 @@ ORDER BY started, trial_id
 
 
 def concurrent_trial_counts(warehouse: Warehouse, sides: Sequence[Sequence[Row]]) -> Beside:
-    """Of the trials of these sides, counting those of every run in the tables that ran at the same time."""
+    """Return the counts for the trials of these sides, including trials of every run in the tables at the same time."""
     runs = {row["run_id"] for side in sides for row in side}
     known = warehouse.catalog.runs()
     own = [run for run in known if run.run_id in runs]
@@ -40,7 +41,9 @@ def concurrent_trial_counts(warehouse: Warehouse, sides: Sequence[Sequence[Row]]
 
 
 def count_concurrent(trials: Iterable[Row]) -> dict[str, float]:
-    """Among these rows of trial_fact: by start, and by duration, which no clock that is set moves."""
+    """Count concurrent trials among these rows of trial_fact, by start and by duration, which clock changes do not
+    affect.
+    """
     beside: dict[str, float] = {}
     for rows in grouped(trials, itemgetter("host")).values():
         spans = {}
@@ -55,7 +58,7 @@ def count_concurrent(trials: Iterable[Row]) -> dict[str, float]:
 
 
 class _WorkDone:
-    """Seconds that trials ran, all together, up to a time."""
+    """Seconds that all trials together have run up to a time."""
 
     def __init__(self, spans: Collection[tuple[float, float]]) -> None:
         changes = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
@@ -71,7 +74,7 @@ class _WorkDone:
 
 
 def describe_concurrent_trials(sides: Sequence[Sequence[Row]], beside: Beside) -> list[str]:
-    """Of each side in words, `7 others`; the same words for sides that are alike."""
+    """Return a text per side, such as `7 others`; sides that count as equal get the same text."""
     counts = [[beside[row["trial_id"]] for row in side if row["trial_id"] in beside] for side in sides]
     means = [sum(own) / len(own) if own else None for own in counts]
     texts: dict[float, str] = {}

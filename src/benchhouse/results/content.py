@@ -1,4 +1,4 @@
-"""ReportData: all that a report says, as one plain value. Writers take it; they read no file and no table."""
+"""ReportData: the content of a report as one plain value. Writers take only this value and read no files or tables."""
 
 from collections import Counter
 from functools import cached_property
@@ -48,12 +48,12 @@ class PointNumber(Model):
 
     @property
     def column(self) -> tuple[str, str, str]:
-        """What makes numbers of different points comparable."""
+        """The key by which numbers of different points are comparable."""
         return self.metric, self.stat, self.cell.unit
 
 
 class RefusedFigure(Model):
-    """A figure that is INVALID in every trial of its point: it can be off by more than is taken."""
+    """A number that is INVALID in every trial of its point: its error bound exceeds the limit."""
 
     metric: str
     stat: str
@@ -97,7 +97,7 @@ class Point(Model):
 
 
 class RunFacts(Model):
-    """One run, as its ledger and its trials tell it."""
+    """One run, from its ledger and its trials."""
 
     run_id: str
     started: str | None = None
@@ -122,7 +122,7 @@ class TrialFacts(Model):
 
 
 class FailureFacts(Model):
-    """One trial that enters no number, and what to do about it."""
+    """One trial that is excluded from all numbers, and how to fix it."""
 
     trial_id: str
     run_id: str
@@ -136,7 +136,7 @@ class FailureFacts(Model):
 
 
 class WarningGroup(Model):
-    """All warnings of one code."""
+    """All warnings with one code."""
 
     code: str
     count: int = Field(description="Trials that carry it.")
@@ -144,7 +144,7 @@ class WarningGroup(Model):
 
 
 class RunEnvironment(Model):
-    """Under which circumstances a run took place, from one of its sealed trials."""
+    """The circumstances of a run, from one of its sealed trials."""
 
     run_id: str
     trial_id: str
@@ -175,7 +175,7 @@ class RankingPlace(Model):
     verdict: str = Field(description="In words, after correction for the number of pairs.")
 
     def gap_texts(self, unit: str) -> tuple[str, str]:
-        """The change against the best and its interval, in words; empty for the best itself."""
+        """Return the change relative to the best and its interval as texts; empty for the best itself."""
         if self.difference is None:
             return "", ""
         change = (self.low, self.high) if self.low is not None and self.high is not None else None
@@ -205,14 +205,14 @@ class Ranking(Model):
 
 
 class CaseRanking(Model):
-    """Services side by side: targets that were put to the same test."""
+    """Services side by side: targets that ran the same test."""
 
     case: str = Field(description="What tells this test from the others.")
     rankings: list[Ranking]
 
 
 class AxisSpreadFacts(Model):
-    """What one axis of a large sweep does to a metric: the median over all points at each of its values."""
+    """The effect of one axis of a large sweep on a metric: the median over all points at each of its values."""
 
     axis: str
     levels: int = Field(description="Values that it has.")
@@ -273,7 +273,7 @@ class ReportData(Model):
     queries: list[QuerySpec] = Field(default_factory=empty_list, description="What every cell was computed by.")
 
     def columns(self) -> list[PointNumber]:
-        """One example number per (metric, stat, unit): those that lead first, metrics in order of appearance."""
+        """Return one example number per (metric, stat, unit): leading ones first, metrics in order of appearance."""
         examples: dict[tuple[str, str, str], PointNumber] = {}
         for point in self.points:
             for column, number in point.by_column.items():
@@ -281,13 +281,13 @@ class ReportData(Model):
         return sorted(examples.values(), key=lambda number: not number.primary)
 
     def refused_columns(self) -> list[RefusedFigure]:
-        """Those that no point has a number of."""
+        """Return the refused figures for which no point has a number."""
         known = {column for point in self.points for column in point.by_column}
         figures = {figure.column: figure for point in self.points for figure in point.refused}
         return [figure for column, figure in figures.items() if column not in known]
 
     def several_executors(self) -> bool:
-        """Whether a table of points must say where each ran."""
+        """Whether a table of points must name the executor of each."""
         return len({point.executor for point in self.points}) > 1
 
     def outcomes(self) -> dict[str, int]:
@@ -298,7 +298,7 @@ class ReportData(Model):
 
 
 class ReportFile(Model):
-    """report.json: the report, and what `bench trace` needs of each of its numbers."""
+    """report.json: the report, and the data that `bench trace` needs for each of its numbers."""
 
     schema_version: Literal[1] = 1
     queries: dict[str, QuerySpec] = Field(description="By query_spec_digest.")

@@ -1,4 +1,4 @@
-"""What a run is worth by the contract that governs it."""
+"""The value of a run under its contract."""
 
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,13 @@ if TYPE_CHECKING:
 
 
 def contract_of(workspace: WorkspaceFolder, run_id: str) -> "RunContract | None":
-    """From the rows of its trials; None where no contract governs it, or nothing of it is collected."""
+    """Return the result of the run's contract from the rows of its trials; None if it has none, or nothing was
+    collected.
+    """
     with Warehouse.open(workspace) as warehouse:
         rows = queries.trials(warehouse, [run_id]).dicts()
     if not any(row.get("contract") for row in rows):
         return None
-    from benchhouse.warehouse.contract_rows import run_contract  # brings the models of contracts
+    from benchhouse.warehouse.contract_rows import run_contract  # imports the models of contracts
 
     return run_contract(rows)

@@ -12,7 +12,7 @@ Ends = tuple[float, float]
 
 
 class CurveMetric(Model):
-    """A metric that a curve is drawn in."""
+    """A metric that is an axis of a curve."""
 
     metric: str
     stat: str
@@ -41,7 +41,7 @@ class CurvePoint(Model):
 
 
 class AtLevel(Model):
-    """What a curve has at the level that was asked for."""
+    """The value of a curve at the requested level."""
 
     reach: Literal["met", "short", "beyond"] = Field(
         description="met; short: no point is as good as the level; beyond: all are better, and nothing is extrapolated."
@@ -76,11 +76,11 @@ class TradeoffCurve(Model):
         return self.along.removeprefix("target.")
 
     def where(self, point: CurvePoint) -> str:
-        """` (ef_search 64)`; nothing for a single point."""
+        """Return text such as ` (ef_search 64)`; empty for a single point."""
         return f" ({self.sweep} {number(point.place)})" if self.along else ""
 
     def named(self, point: CurvePoint) -> str:
-        """`hnsw ef_search 64`."""
+        """Return text such as `hnsw ef_search 64`."""
         return f"{self.name} {self.sweep} {number(point.place)}" if self.along else self.name
 
 
@@ -97,7 +97,7 @@ class Tradeoff(Model):
     notes: list[str] = Field(default_factory=empty_list)
 
     def rows(self) -> "list[TradeoffRow]":
-        """The curves at the level as texts: those that meet it, best first, then the others."""
+        """Return the curves at the level as texts: those that meet it, best first, then the others."""
         worth = -1.0 if self.y.direction == "higher" else 1.0
         met = [curve for curve in self.curves if curve.at and curve.at.value is not None]
         met.sort(key=lambda curve: (curve.case, worth * ((curve.at and curve.at.value) or 0.0)))
@@ -105,7 +105,7 @@ class Tradeoff(Model):
 
 
 class TradeoffRow(Model):
-    """One line of a table."""
+    """One row of a table."""
 
     name: str
     mark: str = ""
@@ -166,7 +166,7 @@ class ScalingLaw(Model):
 
 
 class CurveStage(Model):
-    """One value of an axis, with what was measured there."""
+    """One value of an axis, with its measurements."""
 
     point: int = Field(description="Index among the points that were given.")
     place: float
@@ -215,12 +215,12 @@ class Scaling(Model):
 
     @property
     def title(self) -> str:
-        """`Strong scaling along nodes`."""
+        """Text such as `Strong scaling along nodes`."""
         return f"{self.kind.capitalize()} scaling along {self.axis}" if self.kind else f"Along {self.axis}"
 
 
 def span(ends: Ends) -> str:
-    """Both ends of an interval, to the digits that its width deserves."""
+    """Return both ends of an interval, with digits according to its width."""
     half = _half(ends)
     return f"{number(ends[0], half)} to {number(ends[1], half)}"
 

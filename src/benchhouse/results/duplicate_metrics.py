@@ -1,4 +1,4 @@
-"""Metrics that repeat each other count once: in a closed loop `ttft_sent` is `ttft` under another name."""
+"""Metrics that duplicate each other count once: in a closed loop, `ttft_sent` is `ttft` under another name."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -6,13 +6,14 @@ from dataclasses import replace
 from benchhouse.analysis.ranking import holm
 from benchhouse.results.comparison import ComparisonTable, PointRow
 
-_SAME = 0.01  # of the value, on both sides: what is left of a request's wait where a client waits for its answer
+# relative to the value, on both sides: the remaining wait of a request if a client waits for its response
+_SAME = 0.01
 
 
 def count_once(table: ComparisonTable) -> ComparisonTable:
-    """The table without rows that say what an earlier one of their point says, and with p-values for the others."""
+    """Return the table without rows that duplicate an earlier one of their point, with new p-values for the others."""
     kept: list[PointRow] = []
-    alike: dict[tuple[object, ...], list[PointRow]] = {}  # those that could say the same
+    alike: dict[tuple[object, ...], list[PointRow]] = {}  # rows that may be duplicates of each other
     told: dict[str, None] = {}
     for row in table.rows:
         about = row.point, row.stat, row.unit, row.direction, tuple(row.trials_a), tuple(row.trials_b)

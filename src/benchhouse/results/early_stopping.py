@@ -1,4 +1,4 @@
-"""Runs whose repetitions were ended by a rule: their intervals are made wider, so that they cover what they say."""
+"""Runs whose repetitions were ended by a rule: their intervals are widened, so that they have the stated coverage."""
 
 from collections.abc import Iterable
 
@@ -9,19 +9,19 @@ from benchhouse.schema.layout import WorkspaceFolder
 
 
 def confidence_for(workspace: WorkspaceFolder, run_ids: Iterable[str], confidence: float = 0.95) -> float:
-    """At which confidence to make intervals of these runs, so that they cover `confidence`."""
+    """Return the confidence for intervals of these runs, so that they actually cover `confidence`."""
     return widened(confidence) if any(stopped_early(workspace, run_id) for run_id in run_ids) else confidence
 
 
 def notes(made: float, confidence: float = 0.95) -> list[str]:
-    """Notes for the reader; none where no rule ended anything."""
+    """Return notes for the reader; empty if no rule ended repetitions."""
     if made == confidence:
         return []
     return [f"Repetitions ended by a rule: intervals are made at {made:.4g}, so that they cover {confidence:.4g}."]
 
 
 def stopped_early(workspace: WorkspaceFolder, run_id: str) -> bool:
-    """Whether a rule ended the repetitions of a run; as its ledger says, where that is still here."""
+    """Whether a rule ended the repetitions of a run, according to its ledger; False if the ledger is missing."""
     try:
         text = workspace.run(run_id).scenario.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""What a trial recorded of the machine that it ran on, in words."""
+"""The machine of a trial, in words, as the trial recorded it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,7 +54,7 @@ def _licensed(item: MeasuredModel | StagedDataset | None) -> str:
 
 
 def limits_in_words(limits: Mapping[str, Any]) -> dict[str, Any]:
-    """Each limit with what was asked and what holds it, in words."""
+    """Return each limit as text, with its requested size and what enforces it."""
     requested, held = limits.get("asked"), limits.get("enforced_by")
     if not isinstance(requested, Mapping) or not isinstance(held, Mapping):
         return dict(limits)

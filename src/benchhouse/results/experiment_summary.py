@@ -1,6 +1,6 @@
-"""summary.json of a run: its metrics and what its monitors saw, by point, over all trials of the point.
+"""summary.json of a run: its metrics and telemetry by point, over all trials of the point.
 
-Computed from the tables, so that it can be made again at any time; the evidence of each trial stays where it is.
+It is computed from the tables, so it can be created again at any time; the evidence of each trial is unchanged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ class MetricOverTrials(Model):
 
 
 class SeriesOverTrials(Model):
-    """What monitors saw of one series in the steady phase of the trials, or in all of it where none is told."""
+    """Telemetry of one series in the steady phase of the trials, or in the whole trial if no steady phase is marked."""
 
     scope: str = Field(description="node, trial (all below the worker), service:NAME, gpu0, ...")
     series: str
@@ -64,7 +64,7 @@ class PointSummary(Model):
 
 
 class ExperimentSummary(Model):
-    """summary.json."""
+    """The content of summary.json."""
 
     schema_version: Literal[1] = 1
     run_id: str
@@ -77,7 +77,7 @@ class ExperimentSummary(Model):
 
 
 def experiment_summary(workspace: WorkspaceFolder, run_id: str) -> ExperimentSummary | None:
-    """Of what is collected of a run; None where that is nothing."""
+    """Return the summary of the collected trials of a run; None if there are none."""
     with Warehouse.open(workspace) as warehouse:
         rows = queries.trials(warehouse, [run_id]).dicts()
         series = queries.telemetry_of_points(warehouse, [run_id]).dicts()
@@ -100,7 +100,7 @@ def experiment_summary(workspace: WorkspaceFolder, run_id: str) -> ExperimentSum
 
 
 def _by_point(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    ordered = sorted(rows, key=lambda row: str(row["instance_digest"]))  # stable: within a point as they came
+    ordered = sorted(rows, key=lambda row: str(row["instance_digest"]))  # stable: the order within a point is unchanged
     return {digest: list(group) for digest, group in groupby(ordered, key=lambda row: str(row["instance_digest"]))}
 
 
@@ -127,7 +127,9 @@ def _metric(value: PointValue) -> MetricOverTrials:
 
 
 def _series(row: Mapping[str, Any]) -> SeriesOverTrials:
-    """Percentiles of trials don't add up; that of all their samples lies between the least and the greatest."""
+    """Summarize a series. Percentiles of trials cannot be averaged; that of all samples lies between the smallest and
+    the largest.
+    """
     between = {
         name: (row[f"{name}_least"], row[f"{name}_most"]) if row[f"{name}_least"] is not None else None
         for name in ("p50", "p95", "p99")

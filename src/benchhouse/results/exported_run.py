@@ -1,4 +1,4 @@
-"""A run as exporters are given it: its good numbers as the tables have them, and in words what is left out."""
+"""A run in the form that exporters get: its valid numbers from the tables, and in words what is left out."""
 
 import json
 import math
@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 
 def gather(workspace: WorkspaceFolder, run_id: str) -> ExportedRun | None:
-    """None where no trial of the run is in the tables."""
+    """Return the run for exporters; None if no trial of it is in the tables."""
     values, tried = points(workspace, [run_id]), tried_points(workspace, [run_id])
     with Warehouse.open(workspace) as warehouse:
         trials = [row for row in queries.trials(warehouse, [run_id]).dicts() if not row["warmup"]]
@@ -56,7 +56,9 @@ def gather(workspace: WorkspaceFolder, run_id: str) -> ExportedRun | None:
 
 
 def _names(tried: Sequence[TriedPoint]) -> dict[str, str]:
-    """A name for each point: its label, with its target's name or else its digest where two are called alike."""
+    """Return a name for each point: its label. Points with the same label also get their target's name, or their
+    digest.
+    """
     names = {point.instance_digest: point.label for point in tried}
     alike = grouped(tried, lambda point: names[point.instance_digest])
     for group in alike.values():
@@ -73,12 +75,12 @@ def _is_finite(value: PointValue) -> bool:
 
 
 def _exported_name(value: PointValue) -> tuple[str, str]:
-    """A point, and what a number of it is called elsewhere."""
+    """Return a point's digest, and the exported name of one of its numbers."""
     return value.instance_digest, value.metric if value.stat == "value" else f"{value.metric}.{value.stat}"
 
 
 def _ambiguous_names(values: Sequence[PointValue]) -> set[tuple[str, str]]:
-    """Names that would stand for two numbers: of one metric in two units, or of `a.p99` beside the p99 of `a`."""
+    """Return names that would mean two numbers: one metric in two units, or both `a.p99` and the p99 of `a`."""
     return {told for told, count in Counter(map(_exported_name, values)).items() if count > 1}
 
 
@@ -102,7 +104,7 @@ def _point(root: Path, name: str, values: Sequence[PointValue], rows: Mapping[st
 
 
 def _time(text: str) -> datetime:
-    """As the tables write it: UTC, with or without saying so."""
+    """Return a time from the tables: UTC, with or without a time zone in the text."""
     time = datetime.fromisoformat(text)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
@@ -116,7 +118,7 @@ def _figure(value: PointValue) -> ExportedStatistic:
 
 
 def _files(root: Path, trials: Iterable[Row]) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Manifest and metrics of each trial, where they are as they were sealed; and which are not, with the reason."""
+    """Return the manifest and metrics of each trial if they are as sealed, and the others with the reason."""
     files, lost = dict[str, Path](), list[str]()
     for row in trials:
         try:
@@ -132,7 +134,7 @@ def _files(root: Path, trials: Iterable[Row]) -> tuple[dict[str, Path], tuple[st
 def _left_out(
     values: Sequence[PointValue], tried: Sequence[TriedPoint], trials: Sequence[Row], names: Mapping[str, str]
 ) -> Iterator[str]:
-    """What is no good number, in words: points, trials, and single figures."""
+    """Yield texts about what has no valid number: points, trials, and single numbers."""
     outcomes = grouped(trials, itemgetter("instance_digest"))
     succeeded = {point.instance_digest: point.succeeded for point in tried}
     for point in tried:

@@ -20,7 +20,7 @@ from benchhouse.warehouse.query import Warehouse
 
 
 class NoBaselineError(BenchError):
-    """There is no run to compare with yet: this is the first one."""
+    """There is no run to compare with: this is the first one."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message, hint, Exit.NO_BASELINE)
@@ -28,12 +28,12 @@ class NoBaselineError(BenchError):
 
 @dataclass(frozen=True)
 class GateRules:
-    """What counts as worse."""
+    """The rules for what counts as worse."""
 
     mde: float = 0.03
     """The smallest worsening that matters, as a share."""
     metrics: tuple[str, ...] = ()
-    """`metric` or `metric.stat`; none: the experiment's primary metrics."""
+    """`metric` or `metric.stat`; if empty, the experiment's primary metrics decide."""
     confidence: float = 0.95
     outliers: Literal["keep", "mad"] = "keep"
 
@@ -48,16 +48,16 @@ class Gated:
 
 @dataclass(frozen=True)
 class Gate:
-    """What the gate says: regression before can't tell before good."""
+    """The result of a gate: a single regression decides it, then a single "can't tell"."""
 
     table: ComparisonTable
     mde: float
     rows: list[Gated]
     missing: list[str]
-    """Points that BASE has and NEW lacks, and figures that are INVALID: nothing can be said of them."""
+    """Points that BASE has and NEW lacks, and numbers that are INVALID: neither can be judged."""
     selftest: str
     metrics: tuple[str, ...] = ()
-    """Those that decided."""
+    """The metrics that decided."""
 
     @property
     def judgement(self) -> str:
@@ -72,7 +72,7 @@ class Gate:
 
     @property
     def needed(self) -> int | None:
-        """Repetitions a side that would let every number be judged."""
+        """Repetitions per side that would allow a judgement of every number."""
         counts = [item.ruling.needed for item in self.rows if item.ruling.judgement == "can't tell"]
         return max((count for count in counts if count), default=None)
 
@@ -90,7 +90,7 @@ class Gate:
 def gate(
     workspace: WorkspaceFolder, base: str, new: str, rules: GateRules | None = None, *, record: bool = True
 ) -> Gate:
-    """NEW against BASE by the metrics that decide; each side is a run's full id, or `RUN:key=value`."""
+    """Compare NEW with BASE by the metrics that decide; each side is a run's full id, or `RUN:key=value`."""
     rules = rules or GateRules()
     metrics = rules.metrics or tuple(_primary(workspace, new))
     options = CompareOptions(tuple(metrics), rules.confidence, outliers=rules.outliers)
@@ -117,13 +117,13 @@ def _primary(workspace: WorkspaceFolder, selector: str) -> list[str]:
 
 
 def _gated(row: PointRow, direction: Direction, rules: GateRules) -> Gated:
-    if row.trials_a == row.trials_b:  # a run against itself: no repetition could show a difference
+    if row.trials_a == row.trials_b:  # a run compared with itself: no repetition could show a difference
         return Gated(row, Ruling("good", 0.0, 0.0, 0.0, None, None))
     certain = row.p_adjusted is not None and row.p_adjusted <= 1.0 - rules.confidence
     n = min(row.n_a, row.n_b)
     change = MeasuredChange(row.change, row.change_interval, row.difference_interval, direction, n, certain)
     ruling = rule(change, mde=rules.mde, confidence=rules.confidence)
-    if row.verdict == HIDDEN and ruling.judgement == "regression":  # which no repetition makes plain
+    if row.verdict == HIDDEN and ruling.judgement == "regression":  # repetitions cannot resolve that
         ruling = replace(ruling, judgement="can't tell", needed=None)
     return Gated(row, ruling)
 
@@ -131,7 +131,7 @@ def _gated(row: PointRow, direction: Direction, rules: GateRules) -> Gated:
 def _keep(
     workspace: WorkspaceFolder, table: ComparisonTable, rows: list[Gated], rules: GateRules, scenario: str
 ) -> str:
-    """Every ruling is a row of `regression_fact`; says why where it can't be."""
+    """Record every ruling as a row of `regression_fact`. Return the reason if it can't be recorded, otherwise ""."""
     cited, time = selftest_record.last(workspace, scenario), now()
     lines = [
         RegressionRecord(

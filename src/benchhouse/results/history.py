@@ -1,4 +1,4 @@
-"""Histories and accepted baselines: where a level changed, and whether new runs still fit what was accepted."""
+"""Histories and accepted baselines: where a level changed, and whether new runs still fit the accepted level."""
 
 import json
 import math
@@ -33,7 +33,7 @@ _BRIEF = KnownAnswers[MetricHistory]()
 
 @dataclass(frozen=True)
 class Watched:
-    """A history, the baseline that counts for it, and what later runs say against it."""
+    """A history, its current baseline, and the alarm that later runs raise."""
 
     history: MetricHistory
     baseline: BaselineRecord | None
@@ -41,16 +41,16 @@ class Watched:
     alarm: LevelAlarm | None
     selftest: str
     note: str = ""
-    """Why the alarm could not be kept, where it could not."""
+    """Why the alarm could not be recorded; otherwise empty."""
 
     @property
     def can_be_accepted(self) -> bool:
-        """Whether there are enough runs to learn the level and its noise from."""
+        """Whether there are enough runs to learn the level and its noise."""
         return learn(self.history.values) is not None
 
     @property
     def runs_missing(self) -> int:
-        """Runs that are needed before a level can be accepted."""
+        """Runs that are still needed before a level can be accepted."""
         return max(0, NEEDED - len(self.history.runs))
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Watched:
 
 @dataclass(frozen=True)
 class CaseSummary:
-    """A case that there is a history of."""
+    """A case that has a history."""
 
     case: str
     experiment: str
@@ -74,7 +74,7 @@ class CaseSummary:
 
 
 def cases(workspace: WorkspaceFolder) -> list[CaseSummary]:
-    """What there is a history of."""
+    """Return the cases that have a history."""
     with Warehouse.open(workspace) as warehouse, Summaries.of(warehouse) as summaries:
         return [
             CaseSummary(case.label, case.experiment, case.version, case.benchmark_case_id, case.runs)
@@ -83,7 +83,7 @@ def cases(workspace: WorkspaceFolder) -> list[CaseSummary]:
 
 
 def only_case(workspace: WorkspaceFolder) -> str:
-    """The case that is meant where none is named."""
+    """Return the case to use if none is named. Raise BenchError unless there is exactly one."""
     known = [item.case for item in cases(workspace)]
     if len(known) == 1:
         return known[0]
@@ -94,7 +94,7 @@ def only_case(workspace: WorkspaceFolder) -> str:
 def history(
     workspace: WorkspaceFolder, case: str, metric: str | None = None, stat: str | None = None, floor: float = 0.01
 ) -> Watched:
-    """One metric of one case over all runs of the workspace."""
+    """Return one metric of one case over all runs of the workspace."""
     with Warehouse.open(workspace) as warehouse, Summaries.of(warehouse) as summaries:
         return watch(summaries, case, metric, stat, floor)
 
@@ -102,16 +102,16 @@ def history(
 def watch(
     summaries: Summaries, case: str, metric: str | None = None, stat: str | None = None, floor: float = 0.01
 ) -> Watched:
-    """The same of tables that are open already."""
+    """Return the same from tables that are already open."""
     return _watched(summaries, gather(summaries, find_case(summaries, case), metric, stat, floor=floor))
 
 
 def watch_briefly(
     summaries: Summaries, case: HistoryCase, metric: str | None = None, stat: str | None = None
 ) -> Watched:
-    """By default its first headline number; changes do not say what else differs.
+    """Return a history, by default of its first headline number, without listing what else differs at changes.
 
-    A history is kept as long as the tables are as they were: who looks after many cases asks for the same ones again.
+    A history is cached until the tables change, because a caller that monitors many cases requests the same ones again.
     """
     asked = json.dumps([case.benchmark_case_id, case.target_name, metric, stat])
     key = str(summaries.warehouse.workspace.root), "history", asked, (summaries.state,)
@@ -138,7 +138,7 @@ def _watched(summaries: Summaries, series: MetricHistory) -> Watched:
 def _keep_alarm(
     workspace: WorkspaceFolder, series: MetricHistory, record: BaselineRecord, alarm: LevelAlarm, later: list[RunValue]
 ) -> str:
-    """Write an alarm down when it is seen for the first time; says why where it can't be."""
+    """Record an alarm the first time it is detected. Return the reason if it can't be recorded, otherwise ""."""
     cited = selftest_record.last(workspace, series.case.scenario)
     line = AlarmRecord(
         time=now(),
@@ -178,23 +178,23 @@ def _current(workspace: WorkspaceFolder, series: MetricHistory, *, by_person: bo
 
 
 def baselines(workspace: WorkspaceFolder) -> list[BaselineRecord]:
-    """Those that count now, by case and metric."""
+    """Return the current baselines, by case and metric."""
     last = {_key(record): record for record in journals.read(workspace.baseline_journal, BaselineRecord)[0]}
     return [last[key] for key in sorted(last) if last[key].action == "accept"]
 
 
 @dataclass(frozen=True)
 class Grounds:
-    """On which a baseline is accepted or cleared."""
+    """The grounds on which a baseline is accepted or cleared."""
 
     why: str = ""
     request: str = ""
-    """Of a server, by which what it wrote is found again."""
+    """Id of a server's request, by which its record can be found again."""
     unless_worse: float | None = None
 
 
 def of_request(workspace: WorkspaceFolder, request: str) -> BaselineRecord | None:
-    """What was written for a request."""
+    """Return the record that was written for a request; None if there is none."""
     records = journals.read(workspace.baseline_journal, BaselineRecord)[0] if request else []
     return next((record for record in records if record.request == request), None)
 
@@ -202,7 +202,9 @@ def of_request(workspace: WorkspaceFolder, request: str) -> BaselineRecord | Non
 def accept(
     workspace: WorkspaceFolder, case: str, metric: str | None, stat: str | None, grounds: Grounds
 ) -> BaselineRecord:
-    """Accept the level that the history has now. A rule may do so only while it is near what a person accepted."""
+    """Accept the current level of the history. A rule may do so only while it is near the level that a person
+    accepted.
+    """
     with Warehouse.open(workspace) as warehouse, Summaries.of(warehouse) as summaries:
         series = gather(summaries, find_case(summaries, case), metric, stat)
     learned = learn(series.values)
@@ -243,7 +245,7 @@ def accept(
 
 
 def _check_rule(workspace: WorkspaceFolder, series: MetricHistory, level: float, unless_worse: float) -> None:
-    """Against the level that a person accepted last, not the last one: else a rule walks it step by step."""
+    """Check a level against the last one that a person accepted, so that a rule can't shift it step by step."""
     anchor = _current(workspace, series, by_person=True)
     if anchor is None:
         raise BenchError(
@@ -264,7 +266,7 @@ def _check_rule(workspace: WorkspaceFolder, series: MetricHistory, level: float,
 def clear(
     workspace: WorkspaceFolder, case: str, metric: str | None, stat: str | None, grounds: Grounds
 ) -> BaselineRecord:
-    """From now on no baseline counts for it; what was accepted stays on record."""
+    """Clear the baseline; the accepted record is kept."""
     with Warehouse.open(workspace) as warehouse, Summaries.of(warehouse) as summaries:
         series = gather(summaries, find_case(summaries, case), metric, stat)
     record = _current(workspace, series)

@@ -1,4 +1,4 @@
-"""Numbers that are not compared because their definitions differ: shown beside each other, with the reason."""
+"""Numbers that are not compared because their definitions differ: shown side by side, with the reason."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Incomparable:
-    """A metric of one point as each side has it, which is not the same metric; `because` says in what they differ."""
+    """Metrics of one point that correspond on both sides but are not the same; `because` is the difference."""
 
     point: str
     metric_a: str
@@ -38,7 +38,7 @@ class Incomparable:
 
 
 def definitions(trials: Iterable[Row]) -> dict[str, str]:
-    """How other tools define the metrics of these trials, by metric; none of trials that ran here."""
+    """Return how other tools define the metrics of these trials, by metric; trials that ran here have no entry."""
     defined: dict[str, str] = {}
     for row in trials:
         custom = row.get("custom") or ""
@@ -48,7 +48,7 @@ def definitions(trials: Iterable[Row]) -> dict[str, str]:
 
 
 def list_incomparable(pairs: Sequence[Matched], defined: Mapping[str, str]) -> list[Incomparable]:
-    """`wall_ms@hyperfine` beside `wall_ms` of our own, or of another tool."""
+    """List pairs such as `wall_ms@hyperfine` and our own `wall_ms`, or that of another tool."""
     rows: list[Incomparable] = []
     for a, b in pairs if defined else ():
         of_a, of_b = _by_metric(a), _by_metric(b)

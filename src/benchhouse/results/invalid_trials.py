@@ -1,4 +1,4 @@
-"""Why trials were refused: invalid ones measured something, but their own check says that it doesn't hold."""
+"""Why trials were refused: invalid trials measured something, but their own check rejects the measurement."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
@@ -12,12 +12,12 @@ INVALID_HINT = "A figure is INVALID where it can be off by more than is taken; w
 
 
 def invalid_rows(trials: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Rows of trial_fact whose numbers no summary takes, though there are some."""
+    """Return rows of trial_fact with numbers that are excluded from all summaries."""
     return [row for row in trials if row["outcome"] == "invalid"]
 
 
 def missing_number_reason(outcomes: Iterable[str]) -> str:
-    """Why a point has no number, by how its trials ended."""
+    """Return why a point has no number, by the outcomes of its trials."""
     ended = set(outcomes)
     if "succeeded" in ended:
         return "not measured"
@@ -25,7 +25,7 @@ def missing_number_reason(outcomes: Iterable[str]) -> str:
 
 
 def retried(trials: Iterable[Mapping[str, Any]]) -> list[str]:
-    """That some of the trials, rows of trial_fact, are not first attempts: a number got that way may be a lucky one."""
+    """Return a note if some trials (rows of trial_fact) are not first attempts: such a number may be a lucky one."""
     later = [row for row in trials if row["attempt"] > 1]
     if not later:
         return []
@@ -34,7 +34,9 @@ def retried(trials: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def reasons(failures: Iterable[tuple[str, str]]) -> str:
-    """Codes and messages in one line: each code once, with the message of its first trial, and the number of trials."""
+    """Return codes and messages in one line: each code once, with the message of its first trial and the number of
+    trials.
+    """
     kinds = grouped(failures, itemgetter(0))
     shown = [
         f"{code}: {own[0][1]}" + (f" ({plural(len(own), 'trial')})" if len(own) > 1 else "")
@@ -45,7 +47,7 @@ def reasons(failures: Iterable[tuple[str, str]]) -> str:
 
 
 def caveats(name: str, tried: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A mean over those that survived flatters: say how many did not, were refused, or carry doubts, and which."""
+    """Return notes on trials that failed, were refused, or have warnings: a mean over the rest looks too good."""
     invalid = invalid_rows(tried)
     failed = sum(row["outcome"] != "succeeded" for row in tried) - len(invalid)
     notes = []

@@ -28,12 +28,12 @@ from benchhouse.warehouse.queries import trials as trials_of
 from benchhouse.warehouse.query import Result, Warehouse, own
 
 REPORT_FILE = "report.json"
-PUBLISHED = "published"  # beside it: every report that was ever written there
+PUBLISHED = "published"  # folder next to it, with every report that was ever written there
 SHORTEST_PREFIX = 4
 _PREFERRED_STATS = ("value", "mean", "p50")
 _SHOWN = 8
 
-# Both tables of `points` are named here too, so that the engine that answered it can be asked again as it is.
+# Both tables of `points` are named here too, so that the engine that computed it can run the query again unchanged.
 _TRIALS = own(
     """
 SELECT trial_id, run_id, benchmark_case_id, workload_spec_digest, artifact_manifest_digest, instance_digest,
@@ -54,7 +54,7 @@ StepName = Literal["report", "query", "identity", "evidence"]
 
 
 class LineageStep(Model):
-    """One step of the way back; `says` is what a person reads, `details` what a program does."""
+    """One step of the trace; `says` is for people, `details` for programs."""
 
     name: StepName
     ok: bool
@@ -82,7 +82,7 @@ class LineageTrace(Model):
 
 
 def not_reached() -> list[LineageStep]:
-    """Steps two to four of a way back that ended at the first."""
+    """Return steps two to four of a trace that ended at the first."""
     rest: tuple[StepName, ...] = ("query", "identity", "evidence")
     return [LineageStep(name=name, ok=False, says=["not reached"]) for name in rest]
 
@@ -90,7 +90,7 @@ def not_reached() -> list[LineageStep]:
 def publish(workspace: WorkspaceFolder, report_path: Path, specs: Iterable[QuerySpec], cells: Iterable[Cell]) -> None:
     """Make the cells of a written report.json traceable by their refs, and keep the files they were computed from.
 
-    The report is the durable copy: `warehouse rebuild` finds the refs again in reports/*/report.json.
+    The report is the durable copy: `warehouse rebuild` reads the refs from reports/*/report.json.
     """
     path, root = report_path.resolve(), workspace.root.resolve()
     place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
@@ -100,7 +100,7 @@ def publish(workspace: WorkspaceFolder, report_path: Path, specs: Iterable[Query
 
 
 def trace(workspace: WorkspaceFolder, token: str) -> LineageTrace:
-    """Walk back from a cell's ref, a trial id (or the beginning of either), or `RUN[:key=value,...]:metric[.stat]`."""
+    """Trace a cell's ref, a trial id (or the beginning of either), or `RUN[:key=value,...]:metric[.stat]`."""
     with Warehouse.open(workspace) as warehouse:
         if ":" in token:
             return _trace_points(warehouse, token)
@@ -121,7 +121,7 @@ def trace(workspace: WorkspaceFolder, token: str) -> LineageTrace:
         )
 
 
-# -- the three ways in
+# -- the three kinds of tokens
 
 
 def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> LineageTrace:
@@ -146,7 +146,7 @@ def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> LineageTrace:
 
 
 def pick_cells(warehouse: Warehouse, token: str) -> tuple[list[Cell], QuerySpec]:
-    """The numbers that `RUN[:key=value,...]:metric[.stat]` stands for, one a point, and the query that gave them."""
+    """Return the numbers for `RUN[:key=value,...]:metric[.stat]`, one per point, and the query that computed them."""
     selected, _, wanted = token.rpartition(":")
     selector = parse_selector(selected)
     run_id = warehouse.require_run(selector.run)
@@ -164,16 +164,16 @@ def pick_cells(warehouse: Warehouse, token: str) -> tuple[list[Cell], QuerySpec]
 def check_cells(
     warehouse: Warehouse, cells: Sequence[Cell], spec: QuerySpec, packed: Mapping[str, str] | None = None
 ) -> list[LineageStep]:
-    """Steps two to four for numbers of one pinned query: it is run again, and each trial's bytes are hashed.
+    """Return steps two to four for numbers of one pinned query: it is run again, and each trial's bytes are hashed.
 
-    `packed` is for what was packed up: where each trial's folder is now, by id, and maybe not all of its files.
+    `packed` is for an unpacked packet: the present folder of each trial, by id, which may lack some of its files.
     """
     query, source = _check_query(warehouse, cells, spec, alone=packed is not None)
     return [query, *_check_trials(warehouse, source, cells, packed=packed)]
 
 
 def _exact(cell: Cell) -> str:
-    """Every digit, and the unit where there is one."""
+    """Return every digit, and the unit if there is one."""
     return f"{cell.value!r} {'' if cell.unit == '1' else cell.unit}".rstrip()
 
 
@@ -190,7 +190,7 @@ def _trace_points(warehouse: Warehouse, token: str) -> LineageTrace:
 def _select_valid(
     warehouse: Warehouse, rows: Sequence[Mapping[str, Any]], run_id: str, selector: Selector
 ) -> list[Mapping[str, Any]]:
-    """The rows that fit the selector; where only invalid trials fit it, an error that says so, and why they are."""
+    """Return the rows that match the selector. If only invalid trials match, raise an error with the reasons."""
     problem = None
     try:
         if kept := select(rows, selector):
@@ -226,7 +226,7 @@ def _trace_trial(warehouse: Warehouse, token: str, trial_id: str) -> LineageTrac
 
 
 def _refuse_invalid(refused: Result, rows: Sequence[Mapping[str, Any]], run_id: str, wanted: str) -> None:
-    """Say that a metric is INVALID, where it is at every point, instead of that there is none."""
+    """Raise an error if a metric is INVALID at every point, instead of reporting that it does not exist."""
     valid = {(row["metric"], row["stat"]) for row in rows}
     known: dict[str, list[str]] = {}
     for row in refused.dicts():
@@ -238,7 +238,7 @@ def _refuse_invalid(refused: Result, rows: Sequence[Mapping[str, Any]], run_id: 
 
 
 def _pick_metric(rows: Sequence[Mapping[str, Any]], run_id: str, wanted: str) -> tuple[str, str]:
-    """`metric`, or `metric.stat`; both may contain dots."""
+    """Return metric and statistic of `metric` or `metric.stat`; both may contain dots."""
     known: dict[str, list[str]] = {}
     for row in rows:
         known.setdefault(row["metric"], []).append(row["stat"])
@@ -257,9 +257,9 @@ def _pick_metric(rows: Sequence[Mapping[str, Any]], run_id: str, wanted: str) ->
 def _check_query(
     warehouse: Warehouse, cells: Sequence[Cell], spec: QuerySpec, *, alone: bool = False
 ) -> tuple[LineageStep, QuerySpec]:
-    """Run the pinned query again over the same bytes; returns the step and the query whose inputs hold the trials.
+    """Run the pinned query again over the same bytes. Return the step, and the query whose inputs contain the trials.
 
-    `alone`: there are no other tables than those that it read.
+    `alone`: there are no tables other than those that the query read.
     """
     changed, gone = _check_inputs(warehouse.workspace, spec)
     says = [_engine(spec), *pinned_words(spec)]
@@ -290,7 +290,7 @@ def _check_query(
 
 
 def _check_inputs(workspace: WorkspaceFolder, spec: QuerySpec) -> tuple[list[str], list[str]]:
-    """Files whose bytes differ from the pinned digest, and files that are no longer there."""
+    """Return files whose bytes differ from the pinned digest, and files that no longer exist."""
     changed, gone = [], []
     for entry in spec.inputs:
         path = workspace.warehouse / entry.file
@@ -307,7 +307,7 @@ def _query_present(warehouse: Warehouse, spec: QuerySpec) -> Result:
 
 
 def _compare(result: Result, cells: Sequence[Cell]) -> tuple[bool, list[str]]:
-    """Whether the cells come out again, and the lines that say so, or what differs."""
+    """Return whether the cells are reproduced, and lines with the result or the differences."""
     wrong = []
     for cell in cells:
         row = _find(result, cell)
@@ -354,7 +354,9 @@ def _check_trials(
     trials: Sequence[str] = (),
     packed: Mapping[str, str] | None = None,
 ) -> tuple[LineageStep, LineageStep]:
-    """Who stands behind the numbers, and whether their bytes are as sealed. No cells: all numbers of `trials`."""
+    """Identify the trials behind the numbers, and check their bytes against the seal. Without cells: all numbers of
+    `trials`.
+    """
     wanted = list(dict.fromkeys([*trials, *(trial for cell in cells for trial in cell.trials)]))
     spec = source.model_copy(update={"sql": _TRIALS, "parameters": {"trials": wanted}, "name": "lineage"})
     known = {row["trial_id"]: row for row in warehouse.query_again(spec).dicts()}
@@ -424,7 +426,7 @@ def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str], *, 
 
 
 def pinned_words(spec: QuerySpec) -> list[str]:
-    """What a query was asked with and read, for people; its text is in `details` and `bench trace --sql`."""
+    """Return the parameters and inputs of a query, for people; its text is in `details` and `bench trace --sql`."""
     parameters = json.dumps(spec.parameters, ensure_ascii=False)
     lines = [f"parameters {parameters}, quantiles {spec.quantile_definition}"]
     lines += [f"input {entry.file}: sha256 {entry.sha256}" for entry in spec.inputs[:_SHOWN]]

@@ -1,4 +1,4 @@
-"""What load trials say of themselves: the load certificate, and their seconds."""
+"""The load certificate of load trials, and their rates per second."""
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,12 +15,12 @@ from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse.grouping import grouped
 
 MOST = 200
-"""Trials that are read: what else there is stays in their folders."""
+"""Trials that are read: the certificates of further ones are only in their folders."""
 _LISTED = 6
 
 
 class LoadFacts(Model):
-    """One load trial: was its load offered as asked, and what came back, second by second."""
+    """One load trial: whether its load was generated as requested, and the responses, second by second."""
 
     point: str
     run_id: str
@@ -52,9 +52,9 @@ class LoadFacts(Model):
 def gather_loads(
     root: Path, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
 ) -> list[LoadFacts]:
-    """The load trials among `rows`, in their order. Evidence that is gone or is of another kind is left out."""
+    """Return the load trials among `rows`, in order. Evidence that is gone or of another kind is left out."""
     loads: list[LoadFacts] = []
-    silent: dict[str, bool] = {}  # runs whose first trial has no certificate: none of theirs has
+    silent: dict[str, bool] = {}  # runs whose first trial has no certificate: none of its trials has one
     for row in rows:
         if silent.get(row["run_id"]) or len(loads) == MOST:
             continue
@@ -98,7 +98,9 @@ def _facts(folder: TrialFolder, row: Mapping[str, Any], point: str) -> LoadFacts
 
 
 def _bounds(folder: TrialFolder) -> tuple[float | None, list[str]]:
-    """The largest bound of the leading statistics of its primary times, in ms, and the names of INVALID figures."""
+    """Return the largest bound of the leading statistics of its primary times, in ms, and the names of INVALID
+    numbers.
+    """
     if not folder.metrics.is_file():
         return None, []
     extras = read_metrics(folder).benchhouse
@@ -114,7 +116,7 @@ def _bounds(folder: TrialFolder) -> tuple[float | None, list[str]]:
 
 
 def _seconds(path: Path, window_s: float) -> tuple[list[float], list[float]]:
-    """Answers and failures a second; the last one may be a part of a second, and counts by its length."""
+    """Return responses and failures per second; the last second may be partial, and its rate refers to its length."""
     if not path.is_file():
         return [], []
     with path.open(newline="", encoding="utf-8") as file:
@@ -124,5 +126,5 @@ def _seconds(path: Path, window_s: float) -> tuple[list[float], list[float]]:
 
 
 def by_point(loads: Iterable[LoadFacts]) -> dict[tuple[str, str], list[LoadFacts]]:
-    """Trials of one point together, by run and label."""
+    """Group trials by point: by run and label."""
     return grouped(loads, lambda load: (load.run_id, load.point))

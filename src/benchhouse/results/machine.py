@@ -1,6 +1,6 @@
-"""What the machine and the servers did while a point was measured: lines over one trial's time, figures by phase.
+"""What the machine and the servers did while a point was measured: lines over one trial's time, statistics by phase.
 
-They come from the telemetry of one sealed trial of the point, checked against its manifest; each names its file.
+They come from the telemetry of one sealed trial of the point, verified against its manifest; each names its file.
 """
 
 import hashlib
@@ -22,16 +22,16 @@ from benchhouse.schema.trial import outcome_words
 from benchhouse.warehouse.grouping import grouped
 
 MOST_SAMPLES = 200
-"""Places a line; of more samples each bucket keeps its least and its greatest."""
+"""Samples per line; if there are more, each bucket keeps its minimum and its maximum."""
 MOST_POINTS = 100
-"""Points that are read: what else there is stays in their folders."""
+"""Points that are read: the telemetry of further ones is only in their folders."""
 MOST_FAILED = 20
-"""Trials that did not succeed and are read."""
-_LEAST = 0.5  # of the interval, as in the summary: over less, a counter of clock ticks gives no rate
+"""Unsuccessful trials that are read."""
+_LEAST = 0.5  # share of the interval, as in the summary: over less, a counter of clock ticks gives no rate
 
 
 class SeriesLine(Model):
-    """One series of one scope over the trial's time; of a counter its growth a second."""
+    """One series of one scope over the trial's time; for a counter, its growth per second."""
 
     scope: str
     series: str
@@ -44,7 +44,7 @@ class SeriesLine(Model):
 
 
 class Panel(Model):
-    """Lines that share a scale."""
+    """Lines with a common scale."""
 
     title: str
     unit: str
@@ -52,7 +52,7 @@ class Panel(Model):
 
 
 class PhaseSummary(Model):
-    """One series in one phase, as telemetry/summary.json has it."""
+    """One series in one phase, as in telemetry/summary.json."""
 
     label: str = Field(description="Scope and quantity: `node CPU`.")
     scope: str
@@ -67,7 +67,7 @@ class PhaseSummary(Model):
 
 
 class MachineFacts(Model):
-    """One trial of one point, seen from outside."""
+    """One trial of one point, as monitors observed it."""
 
     point: str
     run_id: str
@@ -90,7 +90,7 @@ class MachineFacts(Model):
 
     @property
     def trouble(self) -> str:
-        """How it ended, where that was not well: `failed: server_died`."""
+        """How the trial ended, such as `failed: server_died`; empty if it succeeded."""
         good = self.outcome == "succeeded"
         return "" if good else ": ".join(filter(None, [outcome_words(self.outcome), self.failure_code]))
 
@@ -100,7 +100,7 @@ class MachineFacts(Model):
 
     @property
     def summary(self) -> str:
-        """Where the figures are from."""
+        """The source of the statistics."""
         return f"{self.folder}/telemetry/summary.json"
 
 
@@ -123,7 +123,7 @@ _PLOTS = (
 
 
 def gather_machine(root: Path, rows: Iterable[Row], labels: Mapping[tuple[str, str], str]) -> list[MachineFacts]:
-    """For each point, by run and instance digest, its median trial by duration among those that have telemetry."""
+    """Return, for each point (run and instance digest), its median trial by duration among those with telemetry."""
     trials = grouped((row for row in rows if row["outcome"] == "succeeded"), itemgetter("run_id", "instance_digest"))
     machines: list[MachineFacts] = []
     for key, label in labels.items():
@@ -136,7 +136,7 @@ def gather_machine(root: Path, rows: Iterable[Row], labels: Mapping[tuple[str, s
 
 
 def gather_failed(root: Path, rows: Iterable[Row], label: Callable[[Row], str]) -> list[MachineFacts]:
-    """Of the trials that did not succeed and have telemetry, the first of each kind at each point."""
+    """Return, of the unsuccessful trials with telemetry, the first of each kind at each point."""
     failed = (row for row in rows if row["outcome"] != "succeeded")
     kinds = grouped(failed, itemgetter("run_id", "instance_digest", "outcome", "failure_code"))
     machines: list[MachineFacts] = []
@@ -156,13 +156,13 @@ def _sampled(folder: Path) -> bool:
 
 
 def _facts(root: Path, row: Row, point: str, chosen: str) -> MachineFacts | None:
-    """None where the evidence is gone or is not what was sealed."""
+    """Return the facts of a trial; None if the evidence is gone or differs from its seal."""
     try:
         sealed = open_sealed(root, row)
         summary_bytes = sealed.content("telemetry/summary.json")
         summary = older.read(TelemetrySummary, summary_bytes)
         panels = _panels(sealed, summary)
-    except (OSError, ValueError, KeyError, ValidationError):  # what pyarrow can't read is a ValueError too
+    except (OSError, ValueError, KeyError, ValidationError):  # pyarrow's read errors are ValueErrors, too
         return None
     if not panels:
         return None
@@ -228,7 +228,7 @@ def _panels(sealed: Sealed, summary: TelemetrySummary) -> list[Panel]:
 
 
 def _drawn(plot: _Plot, summary: TelemetrySummary) -> list[tuple[str, str]]:
-    """Scope and series, of those that this trial has."""
+    """Return scope and series of the plotted series that this trial has."""
     return [
         (scope, series)
         for scope, sampled in summary.scopes.items()
@@ -238,17 +238,19 @@ def _drawn(plot: _Plot, summary: TelemetrySummary) -> list[tuple[str, str]]:
 
 
 def _kind(scope: str) -> str:
-    """`service` of `service:db`, `gpu` of `gpu0`."""
+    """Return `service` for `service:db`, `gpu` for `gpu0`."""
     return scope.partition(":")[0].rstrip("0123456789")
 
 
 def _part(scope: str, summary: TelemetrySummary) -> str:
-    """`trial` of `node02/trial`."""
+    """Return `trial` for `node02/trial`."""
     return scope.removeprefix(f"{summary.scopes[scope].node}/")
 
 
 def _name(scope: str, summary: TelemetrySummary) -> str:
-    """`service:db` is called db, unless that would be another scope's name; on another node `node02 db`."""
+    """Return the display name: `db` for `service:db`, unless that is another scope's name; `node02 db` on
+    another node.
+    """
     part, node = _part(scope, summary), summary.scopes[scope].node
     name = part.partition(":")[2]
     name = part if not name or _kind(name) in ("node", "trial", "gpu") else name
@@ -263,12 +265,12 @@ def _clock(node: NodeSummary) -> str:
 
 
 def known(times: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
-    """Without what could not be read, or can't be drawn."""
+    """Return the points without values that could not be read or can't be drawn."""
     return [(time, value) for time, value in zip(times, values, strict=True) if isfinite(value)]
 
 
 def rates(times: Sequence[float], values: Sequence[float], interval_s: float) -> list[tuple[float, float]]:
-    """The growth a second of a counter, at the middle of each interval."""
+    """Return the growth per second of a counter, at the middle of each interval."""
     return [
         ((before[0] + after[0]) / 2, (after[1] - before[1]) / (after[0] - before[0]))
         for before, after in pairwise(known(times, values))
@@ -277,7 +279,7 @@ def rates(times: Sequence[float], values: Sequence[float], interval_s: float) ->
 
 
 def thinned(places: Sequence[tuple[float, float]], most: int = MOST_SAMPLES) -> list[tuple[float, float]]:
-    """At most so many: the least and the greatest of each of equal buckets, so that no peak is lost."""
+    """Return at most `most` samples: the minimum and maximum of each of equal buckets, so that no peak is lost."""
     if len(places) <= most:
         return list(places)
     buckets = most // 2

@@ -1,4 +1,4 @@
-"""Which point of one side belongs to which of the other. A pair is never guessed."""
+"""Match the points of one side with those of the other. A pair is never guessed."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +36,7 @@ def points_of(rows: Iterable[Row]) -> list[MatchPoint]:
     points: dict[tuple[str, str], MatchPoint] = {}
     for row in rows:
         key = (row["run_id"], row["instance_digest"])
-        if key not in points:  # three documents are decoded for each
+        if key not in points:  # decodes three documents
             points[key] = point_of(row)
         points[key].rows[row["metric"], row["stat"]] = row
     return list(points.values())
@@ -61,8 +61,9 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def look_up(point: MatchPoint, key: str) -> Any:
-    """An axis, `target` (the name), `instance` (its digest), or a key of the target or the parameters, dotted where it
-    is nested."""
+    """Return an axis, `target` (the name), `instance` (the digest), or a key of the target or parameters, dotted if
+    nested.
+    """
     if key in point.axes:
         return point.axes[key]
     bare = {name.rpartition(".")[2]: value for name, value in point.axes.items()}
@@ -75,7 +76,7 @@ def look_up(point: MatchPoint, key: str) -> Any:
 
 
 def _inside(values: Any, path: str) -> Any:
-    """What stands at a dotted path of nested mappings; None where nothing does."""
+    """Return the value at a dotted path of nested mappings; None if there is none."""
     for part in path.split("."):
         values = values.get(part) if isinstance(values, Mapping) else None
     return values
@@ -86,17 +87,17 @@ def as_text(value: Any) -> str:
 
 
 def one_line(value: Any) -> str:
-    """A value on one line, as tables show it: a line break reads `\\n`."""
+    r"""Return a value on one line, as in tables: a line break becomes `\n`."""
     return printable(as_text(value))
 
 
 def fits(value: Any, wanted: str) -> bool:
-    """Whether a person who wrote `wanted` means this value: white space around it is hard to type, or to see."""
+    """Whether `wanted` means this value when a person types it: whitespace around a value is hard to type or to see."""
     return wanted in {as_text(value), as_text(value).strip(), one_line(value)}
 
 
 def leaves(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Nested mappings made flat: dotted path -> value."""
+    """Return nested mappings as a flat one: dotted path -> value."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         flat |= leaves(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}
@@ -104,7 +105,7 @@ def leaves(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def without(values: Mapping[str, Any], selected: set[str]) -> dict[str, Any]:
-    """The axes or parameters less those that were selected, whether a key is dotted or leads into a mapping."""
+    """Return the axes or parameters without the selected ones, whether a key is dotted or leads into a mapping."""
     bare = {_bare(key) for key in selected}
     return {
         key: _emptied(value, key, bare)
@@ -127,10 +128,10 @@ def _bare(key: str) -> str:
 def match(
     a: list[MatchPoint], b: list[MatchPoint], selected: set[str]
 ) -> tuple[list[Matched], list[MatchPoint], list[MatchPoint]]:
-    """Pair points, the surest way first; returns the pairs and what is left of either side.
+    """Pair points, the most reliable criterion first. Return the pairs and the remaining points of either side.
 
-    A way counts where it names one point on each side. Where the selectors leave one point on one side and several
-    on the other, that one is compared with each of them: `index=flat` against three of `index=hnsw`.
+    A criterion counts if it identifies one point on each side. If the selectors leave one point on one side and several
+    on the other, that one is compared with each of them: `index=flat` with three of `index=hnsw`.
     """
     by_target = any(_of_target(key, point) for key in selected for point in (*a, *b))
 
@@ -174,9 +175,10 @@ def match(
 def _pair_imported(
     a: list[MatchPoint], b: list[MatchPoint], pairs: list[Matched]
 ) -> tuple[list[MatchPoint], list[MatchPoint]]:
-    """What another tool measured, and what another one or we did: by the target's name, or where each side has one.
+    """Pair points that another tool measured with those of a third tool or ours: by target name, or if each side has
+    only one.
 
-    Their workloads have no keys in common; which of their numbers mean the same is for their definitions to say.
+    Their workloads have no keys in common; their definitions decide which of their numbers mean the same.
     """
     groups = [grouped(side, lambda point: point.target_name) for side in (a, b)]
     pairs += [
@@ -191,7 +193,7 @@ def _pair_imported(
 
 
 def _of_target(key: str, point: MatchPoint) -> bool:
-    """Whether an axis, or the key of a selector, tells targets apart rather than workloads."""
+    """Whether an axis, or the key of a selector, distinguishes targets and not workloads."""
     only_there = _inside(point.target, key) is not None and _inside(point.parameters, key) is None
     return key == "target" or key.startswith("target.") or only_there
 

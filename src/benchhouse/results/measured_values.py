@@ -1,4 +1,4 @@
-"""Numbers of all runs as one table, page by page, for programs that draw them: `ws.measured(metric="qps")`."""
+"""Numbers of all runs as one table, page by page, for programs that plot them: `ws.measured(metric="qps")`."""
 
 import json
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from benchhouse.warehouse.points import duckdb_points
 from benchhouse.warehouse.query import Warehouse, own
 
 ALL = "*"
-"""Of a filter: as if it was not there; a dashboard's variable has no empty value."""
-_MOST_RUNS = 200  # that are looked at for a page
+"""Value of a filter that means no filter, because a dashboard's variable has no empty value."""
+_MOST_RUNS = 200  # runs that are read for a page
 _MOST_AT_ONCE = 32
-_AFTER_ALL = "~"  # behind every digest of an instance
+_AFTER_ALL = "~"  # sorts after every digest of an instance
 _KEY = ("run_id", "instance_digest", "metric", "stat", "unit")
 _OF_TRIALS = ("scenario", "experiment", "run_id")
 _TRIALS = " AND ".join(
@@ -40,7 +40,7 @@ ORDER BY run_id DESC, {", ".join(_KEY[1:])} LIMIT $limit
 
 
 class MeasuredFilters(TypedDict, total=False):
-    """Which numbers are wanted; nothing and `*` take all."""
+    """Which numbers are requested; empty values and `*` mean all."""
 
     scenario: str | None
     experiment: str | None
@@ -54,12 +54,12 @@ class PointStatistic:
     """One statistic of one metric at one point of a run, over its successful trials."""
 
     time: str
-    """When the run began, UTC."""
+    """When the run started, UTC."""
     run_id: str
     scenario: str
     experiment: str
     case: str
-    """Scenario and point, or target; what is drawn as one line."""
+    """Scenario and point, or target; plotted as one line."""
     point: str
     target_name: str | None
     metric: str
@@ -79,18 +79,21 @@ class PointStatistic:
 
 @dataclass(frozen=True)
 class MeasuredPage:
-    """Some numbers, those of the newest runs first, and where the next page begins."""
+    """Some numbers, the newest runs first, and where the next page begins."""
 
     rows: list[PointStatistic]
     cursor: str | None
-    """What `after` takes for the next page, which may be shorter or empty: the numbers of 200 runs are looked at for
-    one. None: there is none."""
+    """The value of `after` for the next page, which may be shorter or empty, because a page covers the numbers of at
+    most 200 runs. None: there is no next page.
+    """
 
 
 def measured(
     workspace: WorkspaceFolder, filters: MeasuredFilters, since: str, until: str, after: str | None, limit: int
 ) -> MeasuredPage:
-    """Figures that are INVALID, trials that failed and warm-ups are in no row. Times as the tables write them."""
+    """Return a page of numbers, without INVALID ones, failed trials, and warm-ups. Times are in the format of the
+    tables.
+    """
     parameters: dict[str, Any] = {name: _given(filters, name) for name in (*_OF_TRIALS, "metric", "stat")}
     parameters |= {"since": since, "until": until, "limit": limit + 1} | _place(after)
     with Warehouse.open(workspace) as warehouse:
@@ -110,7 +113,7 @@ def measured(
 
 
 def _runs(warehouse: Warehouse, asked: Mapping[str, Any]) -> list[str]:
-    """Runs that may have such numbers, the newest first, by what the catalog knows."""
+    """Return runs that may have such numbers, the newest first, according to the catalog."""
     since, until, after = asked["since"][:19], asked["until"][:19], asked["after_run_id"]
     over = asked["after_instance_digest"] == _AFTER_ALL
     return sorted(

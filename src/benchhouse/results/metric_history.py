@@ -1,4 +1,4 @@
-"""The history of one metric of one case: a value a run, where its level changed, and what else changed there."""
+"""The history of one metric of one case: one value per run, where its level changed, and what else changed there."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -57,14 +57,14 @@ class RunValue:
     stdev: float | None
     min: float
     interval: tuple[float, float] | None
-    """The 95% interval of the mean; None of a single trial."""
+    """The 95% interval of the mean; None for a single trial."""
     ref: str
-    """What `bench trace` takes."""
+    """Reference for `bench trace`."""
 
 
 @dataclass(frozen=True)
 class LevelChange:
-    """One change of level, told with the runs around it."""
+    """One change of level, with the runs before and after it."""
 
     run_before: str
     run_after: str
@@ -75,7 +75,7 @@ class LevelChange:
     z: float
     verdict: str
     differs: list[tuple[str, str, str]]
-    """What else is not the same in the run before and the run after: name, before, after."""
+    """What else differs between the run before and the run after: name, before, after."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class SlowChange:
 
 @dataclass(frozen=True)
 class MetricHistory:
-    """What `bench history` shows."""
+    """The output of `bench history`."""
 
     case: HistoryCase
     metric: str
@@ -115,9 +115,9 @@ class MetricHistory:
     notes: list[str]
     drifts: list[SlowChange] = field(default_factory=list)
     recorded: list[tuple[str, str]] = field(default_factory=list)
-    """Metrics and their statistics that the case has a history of."""
+    """Metrics and statistics that have a history for the case."""
     left_out: list[str] = field(default_factory=list)
-    """Runs that tried the case and gave no valid number of this metric."""
+    """Runs that tried the case but have no valid number of this metric."""
 
     @property
     def name(self) -> str:
@@ -129,7 +129,7 @@ class MetricHistory:
 
 
 def list_cases(summaries: Summaries) -> list[HistoryCase]:
-    """All of them; at least one."""
+    """Return all cases, at least one. Raise NotFoundError if there are none."""
     cases = [HistoryCase(**row) for row in summaries.cases()]
     if not cases:
         raise NotFoundError(
@@ -139,7 +139,9 @@ def list_cases(summaries: Summaries) -> list[HistoryCase]:
 
 
 def find_case(summaries: Summaries, token: str) -> HistoryCase:
-    """A case by id (or its beginning), instance digest, scenario, or scenario/point; says what there is otherwise."""
+    """Find a case by id (or its beginning), instance digest, scenario, or scenario/point. Raise an error that lists the
+    cases if none or several match.
+    """
     cases = list_cases(summaries)
     scenario, slash, rest = token.partition("/")
     named = [case for case in cases if scenario in case.scenarios]
@@ -164,7 +166,7 @@ def find_case(summaries: Summaries, token: str) -> HistoryCase:
 
 
 def _label_among(case: HistoryCase, listed: Sequence[HistoryCase]) -> str:
-    """With its id where that picks it: targets of one workload share theirs."""
+    """Return the label, with the id if that identifies the case: targets of one workload share an id."""
     alone = sum(other.benchmark_case_id == case.benchmark_case_id for other in listed) == 1
     twins = [other for other in listed if (other.label, other.target_name) == (case.label, case.target_name)]
     version = f" {case.version}" if len({other.version for other in twins}) > 1 else ""
@@ -184,9 +186,9 @@ def gather(
     floor: float = FLOOR,
     circumstances: bool = True,
 ) -> MetricHistory:
-    """The history of a metric of a case, by default of its first headline one, with its changes.
+    """Return the history of a metric of a case, by default of its first headline metric, with its changes.
 
-    Without `circumstances`, a change does not say what else differs, which takes as long as all the rest.
+    Without `circumstances`, changes do not list what else differs, which takes as long as all the rest.
     """
     key = case.benchmark_case_id, case.target_name
     warehouse = summaries.warehouse
@@ -231,7 +233,7 @@ def gather(
 
 def _run_value(row: Row, metric: str, stat: str) -> RunValue:
     n, mean, stdev, least = (row[name] for name in ("n", "mean", "stdev", "min"))
-    instance = row["instances"][0] if len(row["instances"]) == 1 else None  # they can differ in their services
+    instance = row["instances"][0] if len(row["instances"]) == 1 else None  # instances can differ in their services
     ref = ref_of(row["run_id"], instance, metric, stat)
     interval = mean_interval(mean, stdev, n, least)
     return RunValue(row["run_id"], row["started"], n, mean, stdev, least, interval, ref)
@@ -243,12 +245,12 @@ def _interval(change: LevelShift | Drift) -> tuple[float, float] | None:
 
 @lru_cache(maxsize=256)
 def _changes(values: tuple[float, ...], floor: float) -> Found:
-    """A pure function of the values: the same ones need not be searched again."""
+    """Find changes; cached, because it is a pure function of the values."""
     return find_changes(values, floor=floor)
 
 
 def _evidence(warehouse: Warehouse, newest: tuple[str, str]) -> list[TrialFolder]:
-    """The evidence that says which metric its experiment puts first."""
+    """Return the sealed evidence that declares which metric of its experiment is the first."""
     folder = warehouse.workspace.trial(*newest)
     return [folder] if folder.sealed else []
 
@@ -280,7 +282,7 @@ def _choose(rows: Sequence[Row], metric: str | None, stat: str | None, refused: 
 
 
 def _refuse_mixed(rows: Sequence[Row], metric: str, stat: str) -> None:
-    """Numbers in different units are not one history."""
+    """Raise an error for numbers in different units or directions, which are not one history."""
     for what in ("unit", "direction"):
         kinds: dict[Any, str] = {}
         for row in rows:
@@ -298,7 +300,7 @@ def _refuse_mixed(rows: Sequence[Row], metric: str, stat: str) -> None:
 
 
 def _verdict(change: LevelShift | Drift, direction: str | None) -> str:
-    """The word that the interval allows."""
+    """Return the verdict that the interval allows."""
     word = "different"
     if direction is not None:
         word = "better" if (change.after > change.before) == (direction == "higher") else "worse"
@@ -323,7 +325,7 @@ def _differs(warehouse: Warehouse, case: HistoryCase, before: str, after: str) -
 
 
 def alarm_since(history: MetricHistory, baseline: Baseline, last_run: str) -> tuple[LevelAlarm | None, list[RunValue]]:
-    """What the runs after `last_run` say against an accepted baseline, and these runs."""
+    """Return the alarm that the runs after `last_run` raise against an accepted baseline, and these runs."""
     known = [at for at, run in enumerate(history.runs) if run.run_id == last_run]
     later = history.runs[known[-1] + 1 :] if known else [run for run in history.runs if run.run_id > last_run]
     before = history.runs[known[-1]].mean if known else None

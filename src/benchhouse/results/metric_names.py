@@ -20,7 +20,7 @@ from benchhouse.warehouse.query import Warehouse
 
 @dataclass(frozen=True)
 class MetricName:
-    """A metric, and the statistic that was asked for; None: those that tell it best."""
+    """A metric, and the requested statistic; None means those that describe the metric best."""
 
     metric: str
     stat: str | None = None
@@ -30,7 +30,9 @@ class MetricName:
 
 
 def parse_metrics(texts: Iterable[str], known: Mapping[str, Collection[str]]) -> list[MetricName]:
-    """`known` are the statistics of each metric; a metric that has a dot in its own name comes first."""
+    """Parse metrics; `known` has the statistics of each metric. A metric with a dot in its own name takes
+    precedence.
+    """
     names, missing = list[MetricName](), list[str]()
     for text in texts:
         name = parse_metric(text, known)
@@ -49,7 +51,7 @@ def parse_metrics(texts: Iterable[str], known: Mapping[str, Collection[str]]) ->
 
 
 def parse_metric(text: str, known: Mapping[str, Collection[str]]) -> MetricName | None:
-    """None where there is no such metric, or it has no such statistic."""
+    """Parse one metric; None if there is no such metric, or it has no such statistic."""
     if text in known:
         return MetricName(text)
     for at in range(len(text) - 1, 0, -1):
@@ -60,8 +62,9 @@ def parse_metric(text: str, known: Mapping[str, Collection[str]]) -> MetricName 
 
 
 def columns_of(warehouse: Warehouse, runs: Sequence[str], metrics: Sequence[str]) -> list[tuple[str, str]] | None:
-    """Metrics and statistics that a comparison of these metrics may show; without any, by default. Reading all of them
-    takes several times as long. None, for all, where no run has a metric of that name."""
+    """Return metrics and statistics that a comparison of `metrics` may show, by default the headline statistics of all.
+    Reading all columns takes several times as long. None (all) if a name matches no metric of any run.
+    """
     present = [(row["metric"], row["stat"]) for row in queries.columns(warehouse, runs).dicts()]
     if not metrics:
         return [column for column in present if column[1] in HEADLINE_STATS]
@@ -72,7 +75,7 @@ def columns_of(warehouse: Warehouse, runs: Sequence[str], metrics: Sequence[str]
 
 
 def declared_order(folders: Iterable[TrialFolder]) -> dict[str, int]:
-    """The place of each metric in these sealed trials, the first folder leading; evidence that is gone says nothing."""
+    """Return the place of each metric in these sealed trials, the first folder first; missing evidence is skipped."""
     order: dict[str, int] = {}
     for item in _measurements(folders):
         order.setdefault(item.metric, len(order))
@@ -80,8 +83,9 @@ def declared_order(folders: Iterable[TrialFolder]) -> dict[str, int]:
 
 
 def declared_primary(folders: Iterable[TrialFolder]) -> list[str]:
-    """What the experiment says matters, as `metric.stat`, the first readable trial leading: of each primary metric its
-    value or centre; where none is declared, of the first metric that has a direction."""
+    """Return what the experiment declares as primary, as `metric.stat`, from the first readable trial: the value or
+    center of each primary metric; if none is declared, of the first metric with a direction.
+    """
     for folder in folders:
         try:
             extras = read_metrics(folder).benchhouse
@@ -95,7 +99,7 @@ def declared_primary(folders: Iterable[TrialFolder]) -> list[str]:
 
 
 def declared_roles(folders: Iterable[TrialFolder]) -> dict[Role, str]:
-    """The metric that fills each role in these sealed trials, the first folder leading."""
+    """Return the metric for each role in these sealed trials; the first folder takes precedence."""
     roles: dict[Role, str] = {}
     for item in _measurements(folders):
         if item.role:

@@ -1,4 +1,4 @@
-"""Sides of which one ran after the other: whether noise lasts from trial to trial, by what earlier runs measured."""
+"""Sides of which one ran after the other: whether noise persists from trial to trial, according to earlier runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,15 +12,18 @@ from benchhouse.warehouse.query import Warehouse
 Row = Mapping[str, Any]
 Columns = set[tuple[str, str]]
 Earlier = Callable[[Columns], Sequence[Row]]
-"""Rows of the points query of earlier runs, of these metrics and statistics; asked for only where noise that lasts
-would matter."""
+"""Returns rows of the points query of earlier runs, for these metrics and statistics; called only if persistent noise
+would matter.
+"""
 APART = "the sides did not take turns"
-_RUNS = 12  # earlier runs that are looked at
+_RUNS = 12  # earlier runs that are read
 _LISTED = 8
 
 
 def memories(numbers: Sequence[tuple[Row, Row]], trials: Mapping[str, Row], earlier: Earlier) -> list[float | None]:
-    """What the noise of each number remembers; 0 where the sides took turns, None where too little is known."""
+    """Return the memory (autocorrelation) of each number's noise; 0 if the sides alternated, None if there is too
+    little data.
+    """
     apart = [ran_apart(x, y, trials) for x, y in numbers]
     blocks: dict[tuple[Any, ...], list[Sequence[float]]] = {}
     columns = {(row["metric"], row["stat"]) for row, _ in numbers}
@@ -34,7 +37,9 @@ def memories(numbers: Sequence[tuple[Row, Row]], trials: Mapping[str, Row], earl
 
 
 def earlier_rows(warehouse: Warehouse, rows: Sequence[Row], columns: Columns) -> list[dict[str, Any]]:
-    """The points of the newest runs of the same scenarios, before the last run of these rows and not of theirs."""
+    """Return the points of the newest other runs of the same scenarios that started before the last run of
+    these rows.
+    """
     runs, scenarios = ({row[name] for row in rows} for name in ("run_id", "scenario"))
     known = warehouse.catalog.runs()
     last = max(run.started for run in known if run.run_id in runs)
@@ -43,7 +48,7 @@ def earlier_rows(warehouse: Warehouse, rows: Sequence[Row], columns: Columns) ->
 
 
 def notes(memory_by_name: Sequence[tuple[str, float | None]]) -> list[str]:
-    """What to tell of them."""
+    """Return notes about the memory of numbers."""
     told = []
     if lasting := dict.fromkeys(f"{name} {memory:.1f}" for name, memory in memory_by_name if memory):
         listed = shortened(list(lasting), _LISTED)

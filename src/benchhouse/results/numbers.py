@@ -1,4 +1,4 @@
-"""How numbers are written for people, and which statistics of a metric lead: shared by reports and terminal."""
+"""How numbers are formatted for people, and which statistics of a metric lead: shared by reports and terminal."""
 
 import math
 from collections.abc import Collection
@@ -10,11 +10,11 @@ THIN = "\u2009"
 MINUS = "\u2212"
 NONE = "–"
 INVALID = "INVALID"
-"""Where the number of a figure would stand that is INVALID in every trial."""
+"""Shown in place of a number that is INVALID in every trial."""
 STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max", "n")
 """The order in which the statistics of one metric are shown."""
 SEED = 20_240_229
-"""Of the resamples; fixed, so that the same numbers always give the same intervals."""
+"""Seed of the resamples; fixed, so that the same numbers always give the same intervals."""
 Ends = tuple[float, float] | None
 _DIGITS = 4
 _FEWEST, _MOST = 3, 6
@@ -24,44 +24,46 @@ _QUANTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
 def primary_stats(stats: Collection[str]) -> list[str]:
-    """The statistics that stand for a metric: its single value, or else its centre and its tail."""
+    """Return the statistics that represent a metric: its single value, otherwise its center and its tail."""
     wanted = ("value",) if "value" in stats else ("mean", "p50", "p99")
     return [stat for stat in wanted if stat in stats]
 
 
 HEADLINE_STATS = ("value", "mean", "p50", "p99")
-"""All that `headline_stats` may choose."""
+"""All statistics that `headline_stats` may choose."""
 
 
 def headline_stats(stats: Collection[str]) -> list[str]:
-    """The fewest that tell a metric: its single value, or else its centre, and its tail where it has one."""
+    """Return the fewest statistics that describe a metric: its single value, otherwise its center and, if it has one,
+    its tail.
+    """
     centre = next((stat for stat in ("value", "mean", "p50") if stat in stats), None)
     tail = ["p99"] if "p99" in stats and centre != "value" else []
     return ([centre] if centre else []) + tail
 
 
 def stat_place(stat: str) -> tuple[int, str]:
-    """Where a statistic stands among those of its metric; unknown ones last, by name."""
+    """Return the place of a statistic among those of its metric; unknown ones come last, by name."""
     return (STATS.index(stat), "") if stat in STATS else (len(STATS), stat)
 
 
 def name_of(metric: str, stat: str) -> str:
-    """`qps`, or `latency p99`."""
+    """Return a name such as `qps` or `latency p99`."""
     return metric if stat == "value" else f"{metric} {stat}"
 
 
 def titled(name: str, unit: str) -> str:
-    """The head of a column: `latency p99 (ms)`; a ratio (unit 1) has none."""
+    """Return the header of a column: `latency p99 (ms)`; a ratio (unit 1) has no unit."""
     return name if unit in ("1", "") else f"{name} ({unit})"
 
 
 def mean_interval(
     mean: float, stdev: float | None, n: int, minimum: float | None = None, confidence: float = 0.95
 ) -> tuple[float, float] | None:
-    """The interval of the mean over n trials by Student's t; None for fewer than two.
+    """Return the interval of the mean over n trials by Student's t; None for fewer than two.
 
-    `minimum` is the smallest value of this metric anywhere: where it is positive, the upper end is made on the scale of
-    logarithms; where none is below zero, neither is the interval.
+    `minimum` is the smallest value of this metric anywhere: if it is positive, the upper end is computed on the log
+    scale; if it is not negative, the interval does not go below zero.
     """
     if n < 2 or stdev is None:
         return None
@@ -71,7 +73,7 @@ def mean_interval(
 
 
 def shaky(stat: str, samples: int) -> str:
-    """Why a percentile should not be trusted, or nothing when it has samples enough."""
+    """Return why a percentile should not be trusted; empty if it has enough samples."""
     quantile = _QUANTILES.get(stat)
     if quantile is None or enough_for(quantile, samples):
         return ""
@@ -80,7 +82,9 @@ def shaky(stat: str, samples: int) -> str:
 
 
 def number(value: float | None, spread: float | None = None) -> str:
-    """A value to the digits that its spread leaves meaningful: two digits of the spread, three to six in all."""
+    """Format a value with the digits that its spread leaves meaningful: two digits of the spread, three to six in
+    total.
+    """
     if value is None:
         return NONE
     if value == 0.0:
@@ -95,7 +99,7 @@ def number(value: float | None, spread: float | None = None) -> str:
 
 
 def spread_text(value: float, spread: float | None) -> str:
-    """The spread, to two digits; empty when there is none to tell."""
+    """Format the spread with two digits; empty if it is None."""
     if spread is None:
         return ""
     if spread == 0.0:
@@ -105,12 +109,12 @@ def spread_text(value: float, spread: float | None) -> str:
 
 
 def off_text(value: float, bound: float | None) -> str:
-    """`can be off by 1.4`, in the value's unit; empty where not known, or below a hundredth of the value."""
+    """Return `can be off by 1.4`, in the value's unit; empty if unknown, or below a hundredth of the value."""
     return f"can be off by {spread_text(value, bound)}" if bound and bound >= _OFF_MATTERS * abs(value) else ""
 
 
 def quantity(value: float | None, unit: str, spread: float | None = None) -> str:
-    """A value with its unit behind a thin space; a ratio (unit 1) has none, and `1/s` reads `20 000/s`."""
+    """Format a value with its unit after a thin space; a ratio (unit 1) has none, and `1/s` becomes `20 000/s`."""
     return number(value, spread) + ("" if value is None else _behind(unit))
 
 
@@ -123,9 +127,9 @@ def _behind(unit: str) -> str:
 def change_texts(
     change: float | None, change_ends: Ends, difference: float | None, difference_ends: Ends, unit: str
 ) -> tuple[str, str]:
-    """A change and its interval: relative where that has an interval, else in the unit of the metric.
+    """Format a change and its interval: relative if that has an interval, otherwise in the unit of the metric.
 
-    All three numbers have the same number of decimals, as the width of the interval deserves.
+    All three numbers have the same number of decimals, according to the width of the interval.
     """
     relative = change is not None and (change_ends or not difference_ends)
     value, ends = (change, change_ends) if relative else (difference, difference_ends)
@@ -144,7 +148,7 @@ def change_texts(
 
 
 def _percent_places(low: float, high: float) -> int:
-    """At least one, and as many as keep an end from looking like a total loss."""
+    """Return at least one decimal, and enough that an end does not look like a total loss."""
     places = max(1, _places(low, high, digits=1))
     while places < _MOST_PLACES and any(end != -100.0 == round(end, places) for end in (low, high)):
         places += 1
@@ -152,7 +156,9 @@ def _percent_places(low: float, high: float) -> int:
 
 
 def _places(low: float, high: float, digits: int) -> int:
-    """Decimals that leave so many digits of half the interval, and no end that looks like zero and is not."""
+    """Return the decimals for `digits` digits of half the interval, and enough that a nonzero end does not look like
+    zero.
+    """
     places = max(0, digits - 1 - math.floor(math.log10((high - low) / 2)))
     while places < _MOST_PLACES and any(end and not round(end, places) for end in (low, high)):
         places += 1
@@ -164,7 +170,7 @@ def _signed(value: float | None, unit: str) -> str:
 
 
 def percent(fraction: float | None, *, signed: bool = True) -> str:
-    """A change as a percentage with one decimal, more where it is tiny."""
+    """Format a change as a percentage with one decimal, more if it is tiny."""
     if fraction is None:
         return NONE
     if fraction == 0.0:
@@ -172,14 +178,16 @@ def percent(fraction: float | None, *, signed: bool = True) -> str:
     value = fraction * 100.0
     digits = ".1f" if abs(value) >= 0.1 else ".2g"
     if -100.0 < value < -99.9:
-        digits = ".3f"  # "-100%" would say that nothing is left
+        digits = ".3f"  # "-100%" would mean that nothing is left
     if abs(value) >= 1e4:
         return ("+" if signed and value > 0.0 else "") + _grouped(value, 1, strip=False) + "%"
     return f"{value:{'+' if signed else ''}{digits}}%".replace("-", MINUS)
 
 
 def lead_texts(change: float, interval: tuple[float, float]) -> tuple[str, str]:
-    """How far the best is from another (`12% above`), and the interval, from the other's change against the best."""
+    """Return how far the best leads another (`12% above`) and the interval, from the other's change relative to the
+    best.
+    """
     ahead = 1.0 / (1.0 + change) - 1.0
     low, high = sorted(1.0 / (1.0 + end) - 1.0 for end in interval)
     side = "above" if ahead > 0 else "below"
@@ -206,7 +214,7 @@ def _scientific(value: float, places: int) -> str:
 def _grouped(value: float, places: int, *, strip: bool) -> str:
     text = f"{abs(value):.{places}f}"
     whole, _, rest = text.partition(".")
-    if len(whole) > 4:  # the one rule, for values and spreads alike: 8681 ± 2329, 20 954 ± 852
+    if len(whole) > 4:  # the same rule for values and spreads: 8681 ± 2329, 20 954 ± 852
         whole = f"{int(whole):,}".replace(",", THIN)
     rest = rest.rstrip("0") if strip else rest
     return (MINUS if value < 0 else "") + (f"{whole}.{rest}" if rest else whole)

@@ -1,4 +1,4 @@
-"""Trials that took turns, compared round by round; and values that lie far off, by the declared policy."""
+"""Alternating trials, compared round by round; and outliers, by the declared policy."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -15,16 +15,17 @@ Rounds = dict[str, int]
 """The round (repetition) of each trial."""
 Point = TypeVar("Point")
 UNASKED = 5
-"""Rounds from which pairs are made without being asked: of fewer, a pair's interval is wider than what it may save."""
+"""Rounds at which pairing is the default: with fewer, the interval of pairs may be wider than without pairing."""
 _SAME = "they are the same trials"
 
 
 def choose_rounds(
     numbers: Sequence[tuple[Any, Row, Row]], trials: Mapping[str, Row] | None, paired: bool | None
 ) -> tuple[Rounds | None, list[str]]:
-    """The rounds to compare by, or None; and what to tell. `paired` None: where the trials took turns, by themselves.
+    """Return the rounds to compare by, or None; and notes. With `paired` None, alternating trials are paired
+    automatically.
 
-    Start times alone decide, never the numbers: picking the narrower of two intervals would make both wrong.
+    Only start times decide, never the numbers: choosing the narrower of two intervals would invalidate both.
     """
     if not paired and (paired is False or trials is None):
         return None, []
@@ -44,7 +45,7 @@ def choose_rounds(
 
 
 def _why_not(x: Row, y: Row, trials: Mapping[str, Row], fewest: int) -> str:
-    """Why two points have no rounds; empty where they do: no trial of a round started after one of the next."""
+    """Return why two points have no rounds; empty if they have: no trial of a round started after one of the next."""
     if set(x["trials"]) & set(y["trials"]):
         return _SAME
     sides = [{trials[name]["repetition"]: trials[name]["started"] for name in row["trials"]} for row in (x, y)]
@@ -61,13 +62,13 @@ def _why_not(x: Row, y: Row, trials: Mapping[str, Row], fewest: int) -> str:
 
 
 def ran_apart(x: Row, y: Row, trials: Mapping[str, Row]) -> bool:
-    """Whether one side ran after the other, by start times; not known without them."""
+    """Whether one side ran after the other, by start times; False if they are unknown."""
     first, second = ([trials[name]["started"] for name in row["trials"] if name in trials] for row in (x, y))
     return bool(first and second) and (max(first) < min(second) or max(second) < min(first))
 
 
 def pair_rounds(x: Row, y: Row, rounds: Rounds, confidence: float) -> StatisticComparison:
-    """Repetition against repetition; those that only one side has are left out."""
+    """Compare repetitions in pairs; those that only one side has are left out."""
     by_round = [
         {rounds[trial]: value for trial, value in zip(row["trials"], row["values"], strict=True)} for row in (x, y)
     ]
@@ -79,7 +80,7 @@ def pair_rounds(x: Row, y: Row, rounds: Rounds, confidence: float) -> StatisticC
 def without_outliers(
     numbers: Sequence[tuple[Point, Row, Row]], policy: Policy
 ) -> tuple[list[tuple[Point, Row, Row]], list[str]]:
-    """The rows as the policy leaves them, and what to tell: far values are counted whether they are kept or not."""
+    """Return the rows after applying the policy, and notes: outliers are counted whether they are kept or not."""
     kept: list[tuple[Point, Row, Row]] = []
     far: dict[str, int] = {}
     values = 0

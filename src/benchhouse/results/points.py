@@ -1,4 +1,4 @@
-"""From rows of numbers to the points of a report, in order and with their labels."""
+"""Convert rows of numbers to the points of a report, in order and with their labels."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,9 @@ _IDENTITY = ("run_id", "instance_digest", "metric", "stat")
 
 
 def name_runs(trials: Iterable[Row]) -> dict[str, str]:
-    """What tells the runs of a report apart: where each was on another executor, that, else the id; of one, nothing."""
+    """Return what distinguishes the runs of a report: the executor if each differs, otherwise the id; empty for a
+    single run.
+    """
     runs = grouped(trials, itemgetter("run_id"))
     names = {run_id: ", ".join(sorted({row["executor"] for row in rows})) for run_id, rows in runs.items()}
     if len(names) < 2:
@@ -34,7 +36,7 @@ def make_points(
     confidence: float = 0.95,
     refused: Iterable[Row] = (),
 ) -> list[Point]:
-    """`runs` has the name of each run, as `name_runs` makes them; `refused` are figures that are INVALID throughout."""
+    """Return the points; `runs` has names from `name_runs`, `refused` are numbers that are INVALID in every trial."""
     groups = grouped(rows, itemgetter("run_id", "instance_digest"))
     identity = itemgetter(*_IDENTITY)
     cell_of = {(*identity(cell.key), cell.unit): cell for cell in cells}
@@ -98,7 +100,7 @@ def _label(row: Row, axes: str, *, by_target: bool, runs: Mapping[str, str]) -> 
 
 
 def without_number(trials: Sequence[Row], points: Sequence[Point], *, runs: Mapping[str, str]) -> list[str]:
-    """The labels of points that were tried and have no number, each with the reason."""
+    """Return the labels of points that were tried and have no number, each with the reason."""
     tried = grouped((row for row in trials if not row["warmup"]), itemgetter("run_id", "instance_digest"))
     label = labeller((rows[0] for rows in tried.values()), runs=runs)
     known = {(point.run_id, point.instance_digest) for point in points}
@@ -110,21 +112,22 @@ def without_number(trials: Sequence[Row], points: Sequence[Point], *, runs: Mapp
 
 
 def labeller(rows: Iterable[Row], *, runs: Mapping[str, str]) -> Callable[[Row], str]:
-    """Names the point of each of these trials."""
+    """Return a function that names the point of each of these trials."""
     by_target = _named_by_target(rows)
     return lambda row: _label(row, _axes(row)[1], by_target=by_target, runs=runs)
 
 
 def _natural(value: Any) -> tuple[int, float, str]:
-    """Numbers in order of size, before words in order of the alphabet."""
+    """Return a sort key: numbers by size, before words in alphabetical order."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return (0, value, "") if number else (1, 0.0, str(value))
 
 
 def _axes(row: Row) -> tuple[dict[str, Any], str]:
-    """The axes in the order in which the label names them, and the label.
+    """Return the axes in the order of the label, and the label.
 
-    `target.index` is called `index` where that stays clear, and a target's name speaks for itself: `hnsw ef=16`.
+    `target.index` is shortened to `index` if that is unambiguous, and a target's name appears without a key: `hnsw
+    ef=16`.
     """
     axes, label = json.loads(row["axes"]), f" {row['point']}"
     short = [name.rpartition(".")[2] for name in axes]

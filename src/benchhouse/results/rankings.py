@@ -1,4 +1,4 @@
-"""Who is best, and how sure that is: rankings of points, and the sentences that open a report."""
+"""The best points and how certain that is: rankings, and the sentences at the start of a report."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ Leading = TypeVar("Leading", PointNumber, Ranking)
 SHOWN = 12
 NAMED = 3
 BEST_MEAN = "the best mean"
-"""Of the first where others may be as good."""
+"""Verdict on the first point if others may be as good."""
 _CORRECTED = "after correction for many comparisons"
 
 
 def make_rankings(points: Sequence[Point], columns: Sequence[PointNumber], confidence: float = 0.95) -> list[Ranking]:
-    """One ranking per leading metric that has a direction; none where points were put to different tests.
+    """Return one ranking per leading metric that has a direction; empty if points ran different tests.
 
-    One size or load is not better than another: then `side_by_side` ranks targets, test by test.
+    One size or load is not better than another: in that case, `side_by_side` ranks targets, test by test.
     """
     if several_tests(points):
         return []
@@ -37,7 +37,7 @@ def several_tests(points: Sequence[Point]) -> bool:
 
 
 def rank_points(points: Sequence[Point], column: PointNumber, confidence: float = 0.95) -> Ranking | None:
-    """Rank all points that have this number; the leaders, the median and the worst are compared with the best."""
+    """Rank all points that have this number; the leaders, the median, and the worst are compared with the best."""
     assert column.direction
     numbers = {str(at): number for at, point in enumerate(points) if (number := point.number(column.column))}
     bounds = {at: number.error_bound for at, number in numbers.items()}
@@ -64,7 +64,7 @@ def rank_points(points: Sequence[Point], column: PointNumber, confidence: float 
 def side_by_side(
     members: Sequence[FlatPoint], columns: Sequence[Column], confidence: float = 0.95
 ) -> list[CaseRanking]:
-    """For each test that several targets were put to, their rankings; standings name a member by `at`."""
+    """Return the rankings for each test that several targets ran; standings refer to members by `at`."""
     cases = []
     for name, case in case_names(members):
         rankings = [ranking for column in columns if (ranking := _rank_members(case, column, confidence))]
@@ -94,7 +94,9 @@ def _rank_members(members: Sequence[FlatPoint], column: Column, confidence: floa
 
 
 def _as_shown(row: Ranked, compared: StatisticComparison | None) -> Ranked:
-    """Told apart only where the interval that stands beside it says so too: a reader sees that, not the test's p."""
+    """Return the row, marked as distinguishable only if the interval shown agrees: readers see that, not the test's
+    p-value.
+    """
     if row.distinguishable and compared and compared.verdict not in ("better", "worse"):
         return _doubted(row)
     return row
@@ -105,7 +107,7 @@ def _doubted(row: Ranked) -> Ranked:
 
 
 def _within_bounds(ranked: Sequence[Ranked], bounds: Mapping[str, float | None]) -> list[Ranked]:
-    """Nobody is told from the best who is behind it by less than both can be off by."""
+    """Mark rows as indistinguishable if they are behind the best by less than the sum of both error bounds."""
 
     def hidden(row: Ranked) -> bool:
         best = ranked[0]
@@ -115,7 +117,7 @@ def _within_bounds(ranked: Sequence[Ranked], bounds: Mapping[str, float | None])
 
 
 def _only_the_sure(standings: Sequence[RankingPlace], ranked: Sequence[Ranked]) -> list[RankingPlace]:
-    """The first is called the best only where the data tell it from all the others."""
+    """Call the first the best only if the data distinguishes it from all the others."""
     first, *others = standings
     if all(row.distinguishable for row in ranked[1:]):
         return [first, *others]
@@ -176,7 +178,7 @@ def _sentence(
 
 
 def _doubts(points: Sequence[Point], best: PointNumber, others: Sequence[Ranked]) -> str:
-    """How many of the others are surely behind the best, and for which of them that is open."""
+    """Return how many of the others are certainly behind the best, and for which that is uncertain."""
     tied, untested = (
         [points[int(row.name)].label for row in others if row.distinguishable is open_] for open_ in (False, None)
     )
@@ -194,13 +196,13 @@ def _doubts(points: Sequence[Point], best: PointNumber, others: Sequence[Ranked]
 
 
 def _listed(names: Sequence[str]) -> str:
-    """`a, b and c`; of many, the first and how many more."""
+    """Return `a, b and c`; for many names, the first ones and the number of the others."""
     shown = list(names) if len(names) <= NAMED else [*names[: NAMED - 1], f"{len(names) - NAMED + 1:,} more"]
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
 def _differ_alone(best: PointNumber, other: PointNumber, compared: StatisticComparison | None) -> bool:
-    """Whether the two would be told apart if they were the only ones: by the interval that is shown, where one is."""
+    """Whether the two would differ if they were the only ones: by the interval shown, if there is one."""
     if compared:
         return compared.verdict in ("better", "worse")
     return (p_value(best.values, other.values) or 0.0) <= 0.05
@@ -222,8 +224,9 @@ def _worth(number: PointNumber) -> str:
 
 
 def target_sentences(points: Sequence[Point], columns: Sequence[PointNumber]) -> list[str]:
-    """For several targets on several cases: how often each one wins, by the first columns; nothing where the ranking
-    already says it."""
+    """Return how many cases each of several targets wins, by the first columns; empty if the ranking already
+    shows it.
+    """
     cases = grouped(points, lambda point: (point.run_id, point.benchmark_case_id))
     shared = [case for case in cases.values() if len(case) > 1]
     if len(shared) < 2 or any(len({point.target_name for point in case}) != len(case) for case in shared):
@@ -250,7 +253,7 @@ def target_sentences(points: Sequence[Point], columns: Sequence[PointNumber]) ->
 
 
 def _ranges(points: Sequence[Point], columns: Sequence[PointNumber]) -> list[str]:
-    """Where points were put to different tests: from what to what each number with a direction goes, and where."""
+    """Return the range of each number with a direction and its ends, for points that ran different tests."""
     lines = []
     for column in _first_of_each([column for column in columns if column.primary and column.direction]):
         known = [(number, point.label) for point in points if (number := point.number(column.column))]
@@ -262,7 +265,7 @@ def _ranges(points: Sequence[Point], columns: Sequence[PointNumber]) -> list[str
 
 
 def _alone(point: Point, columns: Sequence[PointNumber]) -> str:
-    """What the only point comes to: its first few metrics, by their leading statistic."""
+    """Return the result of the only point: its first few metrics, by their leading statistic."""
     leading = [column for column in columns if column.primary] or columns
     numbers = [number for column in _first_of_each(leading) if (number := point.number(column.column))]
     listed = ", ".join(f"{number.name} {_worth(number)}" for number in numbers[:NAMED])
@@ -272,7 +275,7 @@ def _alone(point: Point, columns: Sequence[PointNumber]) -> str:
 
 
 def _first_of_each(items: Sequence[Leading]) -> list[Leading]:
-    """Of each metric the first."""
+    """Return the first item of each metric."""
     return [own[0] for own in grouped(items, lambda item: item.metric).values()]
 
 
@@ -284,7 +287,7 @@ def make_headline(
     invalid: Sequence[FailureFacts] = (),
     first: Sequence[str] = (),
 ) -> list[str]:
-    """What a reader in a hurry needs: what curves come to (`first`), the verdicts, then the trouble."""
+    """Return the most important sentences: the results of curves (`first`), the verdicts, then the problems."""
     by_target = target_sentences(points, columns)
     ranges = _ranges(points, columns)[:NAMED] if several_tests(points) else []
     verdicts = [ranking.sentence for ranking in _first_of_each(rankings)[:NAMED]]
@@ -310,7 +313,9 @@ def make_headline(
 
 
 def leading_columns(members: Sequence[FlatPoint], throughput: str | None, latency: str | None) -> list[Column]:
-    """The throughput, or else the first metric with a direction, and the latency by its leading statistics."""
+    """Return the columns of throughput (otherwise of the first metric with a direction) and latency, with headline
+    statistics.
+    """
     stats: dict[str, list[str]] = {}
     for member in members:
         for (metric, stat), sample in member.samples.items():

@@ -1,4 +1,4 @@
-"""The ranks of a distributed trial side by side, of one trial of each point, read from its sealed evidence."""
+"""The ranks of a distributed trial side by side, for one trial of each point, read from its sealed evidence."""
 
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
@@ -32,7 +32,7 @@ def measured_times(times: Iterable[float | None]) -> list[float]:
 
 
 def gather_ranks(root: Path, rows: Iterable[Row], labels: Mapping[tuple[str, str], str]) -> list[RankFacts]:
-    """For each point, by run and instance digest; none of trials without ranks."""
+    """Return the ranks for each point (run and instance digest); points without rank data are skipped."""
     trials = grouped((row for row in rows if row["outcome"] == "succeeded"), itemgetter("run_id", "instance_digest"))
     found: list[RankFacts] = []
     for key, label in labels.items():
@@ -43,7 +43,7 @@ def gather_ranks(root: Path, rows: Iterable[Row], labels: Mapping[tuple[str, str
 
 
 def _facts(root: Path, row: Row, chosen: str, point: str) -> RankFacts | None:
-    """None where the evidence is gone, is not what was sealed, or tells of fewer than two ranks."""
+    """Return the facts of a trial; None if the evidence is gone, differs from its seal, or has fewer than two ranks."""
     try:
         sealed = open_sealed(root, row)
         times = RankTimes.model_validate_json(sealed.content(_FILE))

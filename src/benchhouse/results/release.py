@@ -1,4 +1,4 @@
-"""Two releases side by side: numbers that were claimed of both, and what got better, worse or stayed."""
+"""Two releases side by side: numbers claimed for both, and which got better, got worse, or stayed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _UNSURE = "not sure after correction for all numbers of the view"
 
 @dataclass(frozen=True)
 class Claimed:
-    """A claimed number of one release: its row of the points query, and what it was measured with."""
+    """A claimed number of one release: its row of the points query, and the setup it was measured with."""
 
     claim_id: str
     label: str
@@ -29,7 +29,7 @@ class Claimed:
     model: str
     hardware: str
     test: tuple[str, ...]
-    """Experiment, its version, digest of the workload, name of the target: what both sides must share."""
+    """Experiment, its version, digest of the workload, name of the target: both sides must share them."""
     row: Row
 
     @property
@@ -38,7 +38,7 @@ class Claimed:
 
 
 class ReleaseSide(Model):
-    """A number as one release has it."""
+    """A number of one release."""
 
     claim: str = Field(description="Its claim.")
     label: str = Field(description="PUBLICATION-GRADE or REALISM-GRADE.")
@@ -71,7 +71,7 @@ class ReleaseRow(Model):
 
 
 class Unpaired(Model):
-    """A number that only one release has a claim of."""
+    """A number for which only one release has a claim."""
 
     claim: str
     statement: str
@@ -85,7 +85,7 @@ class LeftOut(Model):
 
 
 class ReleaseView(Model):
-    """What `bench views release` answers. Every number in it is a claim that holds."""
+    """The answer of `bench views release`. Every number in it is a verified claim."""
 
     schema_version: Literal[1] = 1
     older: str
@@ -118,9 +118,9 @@ def compare_releases(
     trials: Mapping[str, Row],
     earlier: noise_persistence.Earlier = lambda columns: (),
 ) -> tuple[list[ReleaseRow], list[str]]:
-    """A row for each pair, worse ones first, and notes. Verdicts are corrected for the number of rows.
+    """Return a row for each pair, worse ones first, and notes. Verdicts are corrected for the number of rows.
 
-    Releases are measured one after the other, so where earlier runs show that noise lasts, intervals are wider.
+    Releases are measured one after the other, so intervals are widened if earlier runs show that noise persists.
     """
     numbers = [(older.row, newer.row) for older, newer in pairs]
     memories = noise_persistence.memories(numbers, trials, earlier)
@@ -184,7 +184,7 @@ def _side(claimed: Claimed) -> ReleaseSide:
 
 
 def table_cells(row: ReleaseRow) -> tuple[str, ...]:
-    """The row as a table shows it, in the order of TABLE_HEADS."""
+    """Return the row as cells of a table, in the order of TABLE_HEADS."""
     ends, change = row.change_interval, "-"
     if row.change is not None and ends is not None:
         change = f"{row.change:+.1%} ({ends[0] * 100:+.1f} to {ends[1] * 100:+.1f})"

@@ -1,4 +1,4 @@
-"""Whether a remedy restored a number: good runs, the slow scenario as it was, and the changed one, side by side."""
+"""Whether a remedy restored a number: good runs, the slow scenario unchanged, and the changed one, side by side."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -22,7 +22,7 @@ _WORDS: dict[str, str] = {
 
 
 class TriedNumber(Model):
-    """One number that got worse: in the good run, as it was run again, and changed."""
+    """One number that got worse: in the good run, in a new run without changes, and with the remedy."""
 
     name: str
     unit: str
@@ -36,7 +36,7 @@ class TriedNumber(Model):
 
 
 class Tried(Model):
-    """What `bench why --try` answers beside the diagnosis."""
+    """The additional answer of `bench why --try`, next to the diagnosis."""
 
     schema_version: Literal[1] = 1
     point: str = ""
@@ -59,7 +59,9 @@ class Tried(Model):
 def judge(
     number: ComparedNumber, good: Sequence[float], as_it_was: Sequence[float], changed: Sequence[float]
 ) -> TriedNumber:
-    """Restored: surely better than as it was, in the same rounds, and not surely worse than the good ones."""
+    """Judge a number. Restored: surely better than unchanged in the same rounds, and not surely worse than the good
+    run.
+    """
     slow = compare(good, as_it_was, direction=number.direction, seed=SEED)
     helped = compare_paired(as_it_was, changed, direction=number.direction)
     left = compare(good, changed, direction=number.direction, seed=SEED)
@@ -86,7 +88,9 @@ def _outcome(slow: StatisticComparison, helped: StatisticComparison, left: Stati
 
 
 def overall(numbers: Sequence[TriedNumber]) -> Outcome:
-    """Of all numbers that got worse: those that did not come back this time decide nothing, unless none did."""
+    """Return the outcome for all numbers that got worse. A number that was not reproduced this time is ignored, unless
+    all are.
+    """
     outcomes = {number.outcome for number in numbers} - {"not reproduced"}
     if not outcomes:
         return "not reproduced"

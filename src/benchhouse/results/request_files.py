@@ -1,6 +1,6 @@
-"""The raw files with a trial's requests: how long they were held together at most, and which of them were slowest.
+"""The raw files with a trial's requests: their longest common stall (hold), and the slowest requests.
 
-A trial keeps one row a request, a sample of each, or one row a second; the finest that can be read counts.
+A trial stores one row per request, a sample of each, or one row per second; the finest readable file is used.
 """
 
 import csv
@@ -29,7 +29,7 @@ def add_holds(
     base: Iterable[str],
     now: Iterable[str],
 ) -> ComparedPoint:
-    """The case with the longest hold as a signal, where a time grew and the trials of both sides kept a file."""
+    """Return the case with the longest hold as a signal, if a time grew and the trials of both sides stored a file."""
     metrics = [number.metric for number in grown(case)]
     if not metrics:
         return case
@@ -48,13 +48,13 @@ def add_holds(
 
 
 def hold_of(folder: TrialFolder, metrics: Sequence[str]) -> float | None:
-    """Seconds, from the finest file that the trial kept; None where it kept none that can be read."""
+    """Return the longest hold in seconds, from the finest file of the trial; None if it has no readable file."""
     holds = _read_finest(folder, _hold_of_requests, lambda path: _hold_of_samples(path, metrics), _hold_of_seconds)
     return holds[1][0] if holds else None
 
 
 def slowest(folder: TrialFolder) -> tuple[str, list[str]]:
-    """The file, relative to the folder, and a line a request or second; empty where the trial kept neither.
+    """Return the file, relative to the folder, and one line per request or second; empty if the trial has no such file.
 
     Times are seconds since the start of the trial's own window.
     """
@@ -62,21 +62,21 @@ def slowest(folder: TrialFolder) -> tuple[str, list[str]]:
 
 
 def files_of(folder: TrialFolder) -> list[str]:
-    """Those that a hold may have been read from, relative to the folder."""
+    """Return the file that a hold may have been read from, relative to the folder."""
     return [path.relative_to(folder.path).as_posix() for path in _paths(folder) if path.is_file()][:1]
 
 
 def _paths(folder: TrialFolder) -> tuple[Path, Path, Path]:
-    """The finest first."""
+    """Return the paths, the finest first."""
     return folder.artifacts / "requests.parquet", folder.samples, folder.artifacts / "intervals.csv"
 
 
 def _read_finest(folder: TrialFolder, *readers: Callable[[Path], list[Content]]) -> tuple[str, list[Content]] | None:
-    """The first file with any content, and that; each file has a reader of its own."""
+    """Return the first file with any content, and the content; each file has its own reader."""
     for path, read in zip(_paths(folder), readers, strict=True):
         try:
             content = read(path) if path.is_file() else []
-        except (OSError, ValueError, KeyError):  # damaged: `bench verify` says so, here the others count
+        except (OSError, ValueError, KeyError):  # damaged: `bench verify` reports it, here the others are used
             continue
         if content:
             return path.relative_to(folder.path).as_posix(), content
@@ -93,7 +93,9 @@ def _hold_of_requests(path: Path) -> list[float]:
 
 
 def _hold_of_samples(path: Path, metrics: Sequence[str]) -> list[float]:
-    """Samples are kept in the order in which they were reported: of requests, that in which they ended."""
+    """Read the longest hold from samples, which are in the order of their report: for requests, the order in which they
+    ended.
+    """
     import pyarrow.compute as pc
 
     table = _samples(path)
@@ -106,7 +108,7 @@ def _hold_of_samples(path: Path, metrics: Sequence[str]) -> list[float]:
 
 
 def _hold_of_seconds(path: Path) -> list[float]:
-    """Whole seconds after one another in which requests were under way and none ended."""
+    """Return the longest sequence of whole seconds in which requests were in flight and none ended."""
     longest = still = 0
     for row in _seconds(path):
         still = still + 1 if int(row["in_flight"]) and not int(row["completed"]) else 0
@@ -131,7 +133,7 @@ def _slow_requests(path: Path) -> list[str]:
 
 
 def _slow_samples(path: Path) -> list[str]:
-    """Of the first metric that is a time; a row's number is its line in the file."""
+    """Return the slowest samples of the first metric that is a time; a row's number is its line in the file."""
     import pyarrow.compute as pc
 
     table = _samples(path)
@@ -142,7 +144,7 @@ def _slow_samples(path: Path) -> list[str]:
 
 
 def _samples(path: Path) -> "pa.Table":
-    """The samples of the whole trial, with the line of each in the file."""
+    """Return the samples of the whole trial, with the line of each in the file."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow import csv as tables
@@ -150,7 +152,7 @@ def _samples(path: Path) -> "pa.Table":
     kinds = {"metric": pa.string(), "window": pa.string(), "value": pa.float64(), "unit": pa.string()}
     options = tables.ConvertOptions(column_types=kinds, include_columns=list(kinds))
     table = tables.read_csv(path, convert_options=options)
-    table = table.append_column("line", pa.array(range(2, len(table) + 2)))  # the first is the head
+    table = table.append_column("line", pa.array(range(2, len(table) + 2)))  # line 1 is the header
     return table.filter(pc.field("window") == "")
 
 

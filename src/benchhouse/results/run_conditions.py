@@ -1,4 +1,4 @@
-"""What else may differ between two sides of a comparison, packages by name and version."""
+"""Conditions that may differ between two sides of a comparison, including packages by name and version."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
@@ -15,17 +15,20 @@ from benchhouse.warehouse.query import Warehouse
 
 Row = Mapping[str, Any]
 Versions = Mapping[str, frozenset[str]]
-"""By package, the versions that the trials of a side had."""
+"""Versions that the trials of a side had, by package."""
 PLACE = "executor"
-"""Told where it differs, but no cause: the same worker runs the trial under every executor, and what a place can change
-(host, packages, neighbours) counts by its own name."""
+"""Reported if it differs, but not as a cause: the same worker runs the trial under every executor, and effects of the
+place (host, packages, neighbors) are listed by their own names.
+"""
 _LOCK, _PACKAGES = "package lock digest", "packages"
 _BESIDE = "ran beside a trial"
 _LISTED = 4
 
 
 def circumstances(sides: Sequence[Sequence[Row]], beside: Beside) -> list[dict[str, str]]:
-    """By name, of each side, from its rows of trial_fact; `beside` says what ran beside each trial."""
+    """Return the circumstances of each side by name, from its rows of trial_fact; `beside` has each trial's concurrent
+    trials.
+    """
     counted = [[row for row in side if row["outcome"] == "succeeded" and not row["warmup"]] for side in sides]
     texts = describe_concurrent_trials(counted, beside)
     return [_of_side(rows) | {_BESIDE: text} for rows, text in zip(counted, texts, strict=True)]
@@ -54,14 +57,14 @@ def _of_side(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def circumstances_of_sides(warehouse: Warehouse, sides: Sequence[Sequence[Row]]) -> list[dict[str, str]]:
-    """Those of each side; where their package locks differ, the packages that do, as the evidence has them."""
+    """Return the circumstances of each side. If package locks differ, list the packages that do, from the evidence."""
     facts = circumstances(sides, concurrent_trial_counts(warehouse, sides))
     if len({of_side[_LOCK] for of_side in facts}) == 1:
         return facts
     installed = [_versions(warehouse.workspace.root, trials) for trials in sides]
-    if not all(installed):  # the evidence of a side is away
+    if not all(installed):  # the evidence of a side is missing
         return facts
-    # The digest stays where no package and no interpreter tells the sides apart.
+    # The digest remains if neither packages nor the interpreter distinguish the sides.
     return [
         {_PACKAGES if name == _LOCK and packages else name: (name == _LOCK and packages) or value
          for name, value in of_side.items()}
@@ -70,7 +73,7 @@ def circumstances_of_sides(warehouse: Warehouse, sides: Sequence[Sequence[Row]])
 
 
 def differing_packages(root: Path, trials: Sequence[Row]) -> str:
-    """`numpy 1.26.4 | 2.4.0`, where trials of one run had not the same packages; else nothing."""
+    """Return text such as `numpy 1.26.4 | 2.4.0` if trials of one run had different packages; otherwise ""."""
     locks = grouped(trials, itemgetter("package_lock_digest"))
     if len(locks) < 2:
         return ""
@@ -81,7 +84,7 @@ def differing_packages(root: Path, trials: Sequence[Row]) -> str:
 
 
 def differing(sides: Sequence[Versions]) -> list[str]:
-    """For each side the packages that are not the same everywhere: `numpy 1.26.4, torch 2.9.0 and 3 more`."""
+    """Return, for each side, the packages that differ anywhere: `numpy 1.26.4, torch 2.9.0 and 3 more`."""
     names = _different(sides)
     return [shortened([f"{name} {_version(side, name)}" for name in names], _LISTED) for side in sides]
 
@@ -96,7 +99,7 @@ def _version(side: Versions, name: str) -> str:
 
 
 def _versions(root: Path, trials: Sequence[Row]) -> Versions:
-    """Of one trial for each lock digest; empty where one of them can't be read."""
+    """Return the versions from one trial for each lock digest; empty if one of them can't be read."""
     witnesses = {row["package_lock_digest"]: row["folder"] for row in trials if row["outcome"] == "succeeded"}
     versions: dict[str, frozenset[str]] = {}
     for folder in witnesses.values():

@@ -1,4 +1,4 @@
-"""The points of runs with every metric: mean, spread, n, and the reference that `bench trace` takes."""
+"""The points of runs with every metric: mean, spread, n, and the reference for `bench trace`."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ class PointValue:
     experiment: str
     target_name: str | None
     point: str
-    """What is set here and varies within the run: `name=hnsw ef_search=64`; empty where nothing varies."""
+    """Values that vary within the run: `name=hnsw ef_search=64`; empty if nothing varies."""
     axes: str
     """The same as JSON: axis -> value."""
     target: str
@@ -38,52 +38,52 @@ class PointValue:
     parameters: str
     """All parameters of the workload, as JSON."""
     instance_digest: str
-    """Of case and target: the same point has the same digest in every run."""
+    """Digest of case and target: the same point has the same digest in every run."""
     benchmark_case_id: str
-    """Digest of experiment, version and workload: what is compared over time."""
+    """Digest of experiment, version, and workload, which identifies what is compared over time."""
     workload_spec_digest: str
     """Digest of the workload alone."""
     executor: str
     metric: str
     stat: str
-    """value, or what the trial computed from its samples: mean, p50, p99, ..."""
+    """`value`, or the statistic that the trial computed from its samples: mean, p50, p99, ..."""
     unit: str
     direction: Direction | None
-    """higher or lower is better; None where neither is."""
+    """Whether higher or lower is better; None if neither is."""
     n: int
-    """Successful trials."""
+    """Number of successful trials."""
     mean: float
-    """Over these trials."""
+    """Mean over these trials."""
     stdev: float | None
-    """Between these trials; None of a single one."""
+    """Standard deviation between these trials; None for a single one."""
     min: float
     max: float
     values: list[float]
-    """Of each trial."""
+    """Values of these trials."""
     trials: list[str]
-    """Their ids, in the same order."""
+    """Ids of these trials, in the same order."""
     samples: int
-    """Within all trials together."""
+    """Number of samples within all trials together."""
     error_bound: float | None
-    """How far a value can be off, in its unit, the most of these trials; None where none says."""
+    """How far a value can be off, in its unit: the largest of these trials. None if no trial reports it."""
     ref: str
-    """What `bench trace` takes."""
+    """Reference for `bench trace`."""
     shaky: bool
-    """A percentile of too few samples within a trial to be trusted."""
+    """Whether it is a percentile of too few samples within a trial."""
     headline: bool
     """Whether it leads its metric: the value, or the mean."""
     interval: tuple[float, float] | None = None
-    """The 95% interval of the mean; None of a single trial."""
+    """The 95% interval of the mean; None for a single trial."""
 
     @property
     def label(self) -> str:
-        """How the point is named in a table."""
+        """The name of the point in a table."""
         return self.point or self.target_name or self.scenario
 
 
 @dataclass
 class TriedPoint:
-    """A point that was tried, whether or not it has a number: how many of its trials succeeded."""
+    """A point that was tried, with or without a number: how many of its trials succeeded."""
 
     run_id: str
     instance_digest: str
@@ -93,7 +93,7 @@ class TriedPoint:
     succeeded: int = 0
     trials: int = 0
     refused: list[tuple[str, str, str]] = field(default_factory=list)
-    """Figures that are INVALID in every trial that succeeded: metric, stat and unit."""
+    """Numbers that are INVALID in every successful trial: metric, statistic, and unit."""
 
     @property
     def label(self) -> str:
@@ -106,11 +106,11 @@ class PointPage:
 
     rows: list[PointValue]
     cursor: str | None
-    """What `after` takes for the next page; None: there is none."""
+    """The value of `after` for the next page; None if there is no next page."""
 
 
 def points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[PointValue]:
-    """Every number of these runs, metrics in their experiment's own order, then by name."""
+    """Return every number of these runs, metrics in the order of their experiment, then by name."""
     with Warehouse.open(workspace) as warehouse:
         values = _values(queries.points(warehouse, run_ids).dicts())
     firsts = dict.fromkeys((value.scenario, value.trials[0]) for value in values)
@@ -121,7 +121,7 @@ def points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[PointValu
 def point_page(
     workspace: WorkspaceFolder, run_id: str, metrics: Sequence[str], after: str | None, limit: int
 ) -> PointPage:
-    """At most `limit` of the numbers of a run, in the order of `points`; of these metrics alone, where some are given.
+    """Return at most `limit` numbers of a run, in the order of `points`; if `metrics` is not empty, only of these.
 
     Only the metrics of the page are computed.
     """
@@ -151,7 +151,7 @@ def point_page(
 
 
 def _wanted(columns: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Of each metric its statistics, with the number of points that have it."""
+    """Return the statistics of each metric, with the number of points that have them."""
     sizes = {
         metric: {row["stat"]: int(row["points"]) for row in own}
         for metric, own in grouped(columns, itemgetter("metric")).items()
@@ -166,7 +166,7 @@ def _wanted(columns: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> dic
 
 
 def _read_cursor(after: str | None, known: Collection[str]) -> tuple[str | None, int]:
-    """The metric of the last row that was given, and how many of its rows were."""
+    """Return the metric of the last row of the previous page, and how many of its rows have been returned."""
     if not after:
         return None, 0
     try:
@@ -179,7 +179,7 @@ def _read_cursor(after: str | None, known: Collection[str]) -> tuple[str | None,
 
 
 def _values(rows: Sequence[Mapping[str, Any]]) -> list[PointValue]:
-    """Of these rows of the published query; intervals know the least value of a metric in all rows that there are."""
+    """Convert rows of the published query; intervals use the smallest value of a metric in all rows."""
     known = {item.name for item in fields(PointValue)}
     columns = grouped(rows, itemgetter("metric", "stat", "unit"))
     least = {column: min(row["min"] for row in group) for column, group in columns.items()}
@@ -196,13 +196,13 @@ def _values(rows: Sequence[Mapping[str, Any]]) -> list[PointValue]:
 
 
 def _places(trials: Iterable[TrialFolder]) -> Callable[[str], tuple[int, str]]:
-    """Sorts metrics as the first of these trials that is sealed declares them, those that it lacks by name."""
+    """Return a sort key for metrics: their order in the first sealed one of these trials, others after them by name."""
     order = declared_order(islice((trial for trial in trials if trial.sealed), 1))
     return lambda metric: (order.get(metric, len(order)), metric)
 
 
 def tried_points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[TriedPoint]:
-    """Every point that was tried, in the order of `points`."""
+    """Return every point that was tried, in the order of `points`."""
     with Warehouse.open(workspace) as warehouse:
         trials = queries.trials(warehouse, run_ids).dicts()
         refused = queries.refused_figures(warehouse, run_ids).dicts()
@@ -220,7 +220,7 @@ def tried_points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[Tri
 
 
 def spread_lines(points: Sequence[PointValue], most_axes: int) -> list[str]:
-    """How one metric spreads over many points: over all of them, then by axis, in words."""
+    """Return, in words, how one metric spreads over many points: over all of them, then by axis."""
     first = points[0]
     name, unit = name_of(first.metric, first.stat), first.unit
     over_all = spread([point.mean for point in points])

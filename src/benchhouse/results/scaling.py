@@ -31,7 +31,7 @@ RESOURCES = frozenset({
     "partitions", "processes", "queue_depth", "ranks", "replicas", "rps", "shards", "streams", "tasks", "threads",
     "users", "workers",
 })  # fmt: skip
-"""Axes along which twice as much should give twice as much; a size, say, is none."""
+"""Axes along which twice as much should give twice the throughput; a size, for example, is not one."""
 Missing = Mapping[float, str]
 """Values of the axis without a valid number, and why."""
 _LATENCIES = ("p50", "p99")
@@ -43,7 +43,9 @@ _MOST = 24
 
 
 def declared_kind(folders: Iterable[TrialFolder]) -> ScalingKind | None:
-    """What the scenarios of these sealed trials say that scales; None where they differ, or the evidence is gone."""
+    """Return the kind of scaling that the scenarios of these sealed trials declare; None if they differ, or the
+    evidence is gone.
+    """
     kinds = set()
     for folder in folders:
         with suppress(OSError, ValidationError):
@@ -61,11 +63,12 @@ def make_scaling(
     failed: Sequence[FlatPoint] = (),
     kind: ScalingKind | None = None,
 ) -> Scaling:
-    """Every target along the axis. `latency` is a metric of which p50 and p99 are told, where it has them. `failed` are
-    points that were tried and gave no number: no curve is to look as if it had been tried no further.
+    """Return the curve of every target along the axis. `latency` is a metric whose p50 and p99 are included, if it has
+    them.
 
-    Of a declared `kind` of scaling, the metric may be the time that the work takes; where it is weak, points of a curve
-    differ in the size of the work, too.
+    `failed` are points that were tried without a valid number: a curve must not look as if nothing beyond it was tried.
+    With a declared `kind` of scaling, the metric may be the time that the work takes; if it is weak, the points of a
+    curve may also differ in the size of the work.
     """
     usable = [member for member in members if throughput in member.samples]
     if not usable:
@@ -108,7 +111,9 @@ def make_scaling(
 
 
 def _declared_axes(members: Sequence[FlatPoint]) -> set[str]:
-    """What a declared kind of scaling is about: what a trial is given, else load, else whatever number varies."""
+    """Return the axes of a declared kind of scaling: resources of a trial, otherwise load, otherwise any varying
+    number.
+    """
     varying = {key for key, values in numbers_given(members).items() if len(values) > 1}
     given = {key for key in varying if key.startswith(GIVEN)}
     return given or {key for key in varying if key.rpartition(".")[2] in RESOURCES} or varying
@@ -117,7 +122,7 @@ def _declared_axes(members: Sequence[FlatPoint]) -> set[str]:
 def _missing(
     series: PointSeries, members: Sequence[FlatPoint], throughput: Column, beside: Collection[str] = ()
 ) -> Missing:
-    """Where along the axis a target was tried too, and has no valid number."""
+    """Return the places of the axis at which a target was also tried without a valid number."""
     every = sweeps([*series.members, *members], series.along, beside)
     whole = next(each for each in every if series.members[0] in each.members)
     return {
@@ -133,7 +138,7 @@ def _gap_note(series: PointSeries, missing: Missing) -> str:
 
 
 def _gaps(missing: Missing) -> str:
-    """`32 (INVALID), 64 (failed)`."""
+    """Return text such as `32 (INVALID), 64 (failed)`."""
     return ", ".join(f"{number(place)} ({why})" for place, why in missing.items())
 
 
@@ -146,10 +151,11 @@ def automatic(
     failed: Sequence[FlatPoint] = (),
     kind: ScalingKind | None = None,
 ) -> list[Scaling]:
-    """For a report: along every number of the workload with three values or more, and of the target if it is load.
+    """Return scalings for a report: along every number of the workload with at least three values, and of the target if
+    it is load.
 
-    `leave` names numbers that are something else: search parameters. More curves than anyone would read are none. Of a
-    declared `kind`, two values make a curve: somebody asked for it.
+    `leave` names numbers that are something else: search parameters. A scaling with more curves than anyone would read
+    is left out. With a declared `kind`, two values make a curve, because it was requested.
     """
     usable = [member for member in members if throughput in member.samples] if throughput else []
     if not throughput or not usable:
@@ -158,7 +164,7 @@ def automatic(
     for along in sorted(_axes(usable, _FEWEST if not kind else 1) - set(leave)):
         try:
             curves = make_scaling(members, throughput, latency, along, confidence=confidence, failed=failed, kind=kind)
-        except BenchError:  # no curve, or no throughput
+        except BenchError:  # no curve, or not a throughput
             continue
         longest = max(len(curve.stages) for curve in curves.curves)
         if len(curves.curves) <= _MOST and (longest > _FEWEST or curves.kind):
@@ -167,7 +173,9 @@ def automatic(
 
 
 def _axes(members: Sequence[FlatPoint], more_than: int) -> set[str]:
-    """Names of numbers that vary: those of a target are its settings, unless they are load or resources."""
+    """Return names of numbers that vary, without those of a target, which are its settings, unless they are load or
+    resources.
+    """
     varying = [key for key, values in numbers_given(members).items() if len(values) > more_than]
     return {key for key in varying if not key.startswith("target.") or key.rpartition(".")[2] in RESOURCES}
 
@@ -182,7 +190,7 @@ def _latency(members: Sequence[FlatPoint], metric: str | None) -> CurveMetric | 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What of the members makes the curves."""
+    """The settings by which curves are made from the members."""
 
     throughput: Column
     latency: str | None
@@ -191,7 +199,7 @@ class _Asked:
     confidence: float
 
     def rates(self, sample: MetricSample, place: float) -> Sequence[float]:
-        """Work a second; that of weak scaling grows with the place."""
+        """Return work per second; with weak scaling, the work grows with the place."""
         if sample.direction == "higher":
             return sample.values
         if min(sample.values) <= 0.0:

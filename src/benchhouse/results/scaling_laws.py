@@ -1,4 +1,4 @@
-"""Laws fitted to a scaling curve, as values and words: what share is serial, and where more units stop paying."""
+"""Laws fitted to a scaling curve, as values and words: the serial share, and where more units stop paying."""
 
 import math
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from benchhouse.results.numbers import SEED, number, percent
 from benchhouse.schema.scenario import ScalingKind
 
 NAMES = {"amdahl": "Amdahl's law", "gustafson": "Gustafson's law", "usl": "the universal scalability law"}
-_STEPS = 32  # of a line that is drawn
-_ROUNDING = 1e-6  # of a share: so far below zero may values lie that follow the law exactly
-_LARGEST_MISFIT = 0.1  # a law that is further off somewhere is no guide
+_STEPS = 32  # of a line to draw
+_ROUNDING = 1e-6  # for a share: values that follow the law exactly may be this far below zero
+_LARGEST_MISFIT = 0.1  # a law with a larger misfit anywhere is not used
 
 
 def fit_laws(stages: Sequence[scaling.ScalingStage], kind: ScalingKind | None, confidence: float) -> list[ScalingLaw]:
-    """Amdahl's law, or Gustafson's where work grows, and USL; none for too few stages."""
+    """Fit Amdahl's law, or Gustafson's if work grows, and USL; empty for too few stages."""
     wanted: tuple[LawName, LawName] = ("gustafson" if kind == "weak" else "amdahl", "usl")
     laws = [scaling_laws.fit(name, stages, seed=SEED, confidence=confidence) for name in wanted]
     places = [stage.place for stage in stages]
@@ -49,20 +49,24 @@ def _finite(value: float | None) -> float | None:
 
 
 def _limited(fitted: Fitted) -> FittedNumber:
-    """A share below zero is noise: what is known of it is that it is small."""
+    """Limit a fitted share to zero or more. A negative one is noise: it is only known to be small."""
     number = _number(fitted)
     return FittedNumber(**{name: None if end is None else max(0.0, end) for name, end in number.model_dump().items()})
 
 
 def speaking(laws: Sequence[ScalingLaw]) -> ScalingLaw | None:
-    """The law that the words are about: USL where throughput surely falls again, else the simplest that fits."""
+    """Return the law for the text: USL if throughput surely falls again, otherwise the simplest that fits; None if none
+    fits.
+    """
     usable = [law for law in laws if law.fits]
     falls = [law for law in usable if law.law == "usl" and (law.parameters["kappa"].low or 0.0) > 0.0]
     return next(iter(falls or usable), None)
 
 
 def law_sentence(law: ScalingLaw, confidence: float) -> str:
-    """`Amdahl's law: 5.2% of the work is serial (95% interval 4.1% to 6.3%); no mean is more than 1.3% off it.`"""
+    """Return `Amdahl's law: 5.2% of the work is serial (95% interval 4.1% to 6.3%); no mean is more than 1.3%
+    off it.`
+    """
     words = {"s": "of the work is serial", "sigma": "contention", "kappa": "coherence"}
     parts = [
         f"{_text(own.value, own, '%')} {words[name]}{_ends(own, confidence, '%')}"
@@ -78,7 +82,9 @@ def law_sentence(law: ScalingLaw, confidence: float) -> str:
 
 
 def pays_sentence(laws: Sequence[ScalingLaw], axis: str, stages: Sequence[CurveStage], confidence: float) -> str:
-    """Where more units stop paying, by the law that fits, else by what was measured. Stages in order."""
+    """Return where more units stop paying, by the law that fits, otherwise by the measured `stages`, which are in
+    order.
+    """
     share, last = f"{PAYS * 100:g}%", number(stages[-1].place)
     law = speaking(laws)
     if law is None:
@@ -98,7 +104,7 @@ def pays_sentence(laws: Sequence[ScalingLaw], axis: str, stages: Sequence[CurveS
 
 
 def _text(value: float | None, own: FittedNumber, unit: str = "") -> str:
-    """To the digits that the interval leaves meaningful."""
+    """Format a value with the digits that the interval leaves meaningful."""
     factor = 100.0 if unit else 1.0
     wide = own.high - own.low if own.high is not None and own.low is not None else (own.low or own.value or 0.0) / 10
     return number(None if value is None else value * factor, wide * 5 * factor or None) + unit

@@ -1,4 +1,4 @@
-"""Whether the bytes of one trial folder are as sealed, and give the numbers of the tables again, bit for bit."""
+"""Whether the bytes of one trial folder are as sealed, and reproduce the numbers of the tables bit for bit."""
 
 import csv
 import json
@@ -26,9 +26,9 @@ def same_bits(value: Any, other: Any) -> bool:
 def prove(
     workspace: WorkspaceFolder, row: Mapping[str, Any], measured: Sequence[Mapping[str, Any]], *, part: bool = False
 ) -> dict[str, Any]:
-    """Re-hash one trial folder and find the lines of its metrics.csv that hold the measured values.
+    """Re-hash one trial folder and find the lines of its metrics.csv with the measured values.
 
-    `part`: files may be missing; those that hold the values may not.
+    `part`: files may be missing, except those with the values.
     """
     place = row["folder"]
     folder = TrialFolder(workspace.root / place)
@@ -77,7 +77,7 @@ def _metric_lines(
 def _sample_lines(
     folder: TrialFolder, place: str, measured: Sequence[Mapping[str, Any]], problems: list[str]
 ) -> list[dict[str, Any]]:
-    """Which lines of samples.csv hold the samples of these metrics; each statistic is computed from them again."""
+    """Return the lines of samples.csv with the samples of these metrics; each statistic is recomputed from them."""
     if not folder.samples.is_file():
         return []
     names = {(str(number["metric"]), str(number["window"])) for number in measured}
@@ -101,7 +101,7 @@ def _sample_lines(
 def _histograms(
     folder: TrialFolder, place: str, measured: Sequence[Mapping[str, Any]], problems: list[str]
 ) -> list[dict[str, Any]]:
-    """Which entries of histograms.json stand behind these metrics; each statistic is computed from them again."""
+    """Return the entries of histograms.json behind these metrics; each statistic is recomputed from them."""
     if not folder.histograms.is_file():
         return []
     file = older.read(HistogramsFile, folder.histograms.read_bytes())
@@ -123,14 +123,14 @@ def _histograms(
 def _again(
     stats: Mapping[str, float], metric: str, window: str, measured: Sequence[Mapping[str, Any]]
 ) -> tuple[list[str], list[str]]:
-    """The statistics of one metric and window that come out again as the tables have them, and those that do not."""
+    """Return the statistics of one metric and window that reproduce the tables' values, and those that do not."""
     own = [row for row in measured if (row["metric"], row["window"]) == (metric, window) and row["stat"] in stats]
     wrong = [row["stat"] for row in own if not same_bits(stats[row["stat"]], row["value"])]
     return [row["stat"] for row in own if row["stat"] not in wrong], wrong
 
 
 def close(value: float | None, other: float | None) -> bool:
-    """Equal but for the last bits, which another build of a library may round otherwise."""
+    """Whether two values are equal except for the last bits, which another build of a library may round differently."""
     if value is None or other is None:
         return value is other
     return math.isclose(value, other, rel_tol=1e-9, abs_tol=1e-12)

@@ -1,4 +1,4 @@
-"""Which points of a run somebody means: `RUN:key=value,key=value`."""
+"""Selectors for the points of a run: `RUN:key=value,key=value`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Selector:
-    """`RUN` or `RUN:key=value,key=value`: a run, and which of its points."""
+    """`RUN` or `RUN:key=value,key=value`: a run, and the points selected from it."""
 
     run: str
     filters: dict[str, str] = field(default_factory=dict)
@@ -41,10 +41,12 @@ def parse_selector(text: str) -> Selector:
 
 
 def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
-    """The rows of points that fit every filter, on axes, target or parameters; a key nobody has is an error."""
+    """Return the rows of points that match every filter, on axes, target, or parameters. Raise BenchError if
+    none does.
+    """
     kept = list(rows)
     for key, wanted in selector.filters.items():
-        looked: dict[tuple[Any, ...], Any] = {}  # of each instance once: its rows are alike but for the metric
+        looked: dict[tuple[Any, ...], Any] = {}  # once per instance: its rows differ only in the metric
         for row in kept:
             if (place := _instance(row)) not in looked:
                 looked[place] = matching.look_up(matching.point_of(row), key)
@@ -58,5 +60,5 @@ def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
 
 
 def _instance(row: Row) -> tuple[Any, ...]:
-    """What its run set there: the axes of one instance may differ from run to run."""
+    """Return the key of an instance with its axes, which may differ from run to run."""
     return row["run_id"], row["instance_digest"], str(row["axes"])

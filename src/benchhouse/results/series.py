@@ -1,4 +1,4 @@
-"""Points in rows: which of them differ in one number only, so that they make a curve."""
+"""Series of points that differ in only one number, so that they form a curve."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,49 +18,49 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 Column = tuple[str, str]
 RESOURCES = "resources."
-"""How the name of an axis over what a trial is given begins."""
+"""Prefix of axis names for the resources of a trial."""
 _NAME = "target.name"
 
 
 @dataclass(frozen=True)
 class MetricSample:
-    """What the trials of a point measured of one metric."""
+    """The values of one metric that the trials of a point measured."""
 
     unit: str
     direction: Direction | None
     values: Sequence[float]
     trials: Sequence[str]
     error_bound: float | None = None
-    """How far a value can be off, the most of its trials; None where none says."""
+    """How far a value can be off: the largest of its trials. None if no trial reports it."""
 
 
 @dataclass
 class FlatPoint:
-    """A point, flat: everything that it was given by dotted name, and everything that it measured."""
+    """A point, flat: all its settings by dotted name, and all its measurements."""
 
     label: str
     run_id: str
     target_name: str
     digest: str
-    """Of its instance."""
+    """Digest of its instance."""
     given: dict[str, Any]
-    """Experiment, target (`target.index`) and parameters (`concurrency`)."""
+    """Experiment, target (`target.index`), and parameters (`concurrency`)."""
     samples: dict[Column, MetricSample] = field(default_factory=dict)
     at: int = 0
     """Its place among the points that it was taken from."""
     executor: str = ""
     refused: frozenset[Column] = frozenset()
-    """Figures that are INVALID in every trial."""
+    """Numbers that are INVALID in every trial."""
     gone: str = ""
-    """Why it has no number at all."""
+    """Why it has no number at all; empty if it has one."""
 
     @property
     def case(self) -> dict[str, Any]:
-        """What the target was put to: all but the target."""
+        """The test that the target ran: all settings except those of the target."""
         return {key: value for key, value in self.given.items() if not key.startswith("target.")}
 
     def together(self, x: Column, y: Column) -> tuple[list[float], list[float]]:
-        """Both metrics of the trials that have both, trial by trial."""
+        """Return the values of both metrics for the trials that have both, in the same order."""
         of_x, of_y = (dict(zip(s.trials, s.values, strict=True)) for s in (self.samples[x], self.samples[y]))
         both = [trial for trial in of_x if trial in of_y]
         return [of_x[trial] for trial in both], [of_y[trial] for trial in both]
@@ -68,7 +68,7 @@ class FlatPoint:
 
 @dataclass
 class PointSeries:
-    """Points in the order of the number along which they differ; without `along`, one point on its own."""
+    """Points in the order of the number in which they differ; without `along`, a single point."""
 
     name: str
     along: str
@@ -76,7 +76,7 @@ class PointSeries:
 
     @property
     def case(self) -> str:
-        """Equal for series that were put to the same test."""
+        """Equal for series that ran the same test."""
         case = self.members[0].case
         return as_text({key: value for key, value in case.items() if key != self.along})
 
@@ -85,7 +85,7 @@ class PointSeries:
 
 
 def members_of_rows(rows: Iterable[Row], refused: Iterable[Row] = ()) -> list[FlatPoint]:
-    """From rows of the points query, and of the figures that are INVALID throughout."""
+    """Return points from rows of the points query, and of numbers that are INVALID in every trial."""
     members = []
     gone = grouped(refused, itemgetter("run_id", "instance_digest"))
     for at, own in enumerate(grouped(rows, itemgetter("run_id", "instance_digest")).values()):
@@ -104,7 +104,7 @@ def members_of_rows(rows: Iterable[Row], refused: Iterable[Row] = ()) -> list[Fl
 
 
 def members_of_points(points: "Sequence[Point]", experiments: Mapping[str, str]) -> list[FlatPoint]:
-    """From points of a report; `experiments` by run."""
+    """Return points from points of a report; `experiments` are by run."""
     members = []
     for at, point in enumerate(points):
         given = _given(experiments.get(point.run_id, ""), point)
@@ -121,7 +121,9 @@ def members_of_points(points: "Sequence[Point]", experiments: Mapping[str, str])
 
 
 def without_number(trials: Iterable[Row], members: Iterable[FlatPoint]) -> list[FlatPoint]:
-    """Points that were tried, by the rows of their trials, and are not among the members: no trial gave a number."""
+    """Return points that were tried, by the rows of their trials, but are not among the members: no trial gave a
+    number.
+    """
     known = {(member.run_id, member.digest) for member in members}
     tried = grouped((row for row in trials if not row["warmup"]), itemgetter("run_id", "instance_digest"))
     points = {key: point_of(own[0]) for key, own in tried.items() if key not in known}
@@ -145,7 +147,9 @@ def _given(experiment: str, point: "MatchPoint | Point") -> dict[str, Any]:
 
 
 def followers(members: Sequence[FlatPoint], along: str) -> set[str]:
-    """What else differs where `along` does, and is the same where that is: in weak scaling, the size of the work."""
+    """Return what else varies with `along`, with one value for each of its values: in weak scaling, the size of the
+    work.
+    """
     pairs: dict[str, set[tuple[str, str]]] = {}
     for member in members:
         for key, value in member.given.items():
@@ -158,10 +162,11 @@ def followers(members: Sequence[FlatPoint], along: str) -> set[str]:
 
 
 def sweeps(members: Sequence[FlatPoint], along: str = "", beside: Collection[str] = ()) -> list[PointSeries]:
-    """All points in series, each along one number; what no other point differs from in that alone stands alone.
+    """Return all points in series, each along one number; a point that no other differs from in that number alone is a
+    series.
 
-    Without `along`, it is a number of the target (its search parameter) if one varies, else one of the workload.
-    Where several vary, it is the one with most values. Points of a series may differ in what is `beside`, too.
+    Without `along`, it is a number of the target (its search parameter) if one varies, otherwise one of the workload.
+    If several vary, it is the one with most values. Points of a series may also differ in the settings in `beside`.
     """
     if along:
         along = full_name(members, along)
@@ -183,7 +188,7 @@ def sweeps(members: Sequence[FlatPoint], along: str = "", beside: Collection[str
 
 
 def case_names(members: Sequence[FlatPoint]) -> list[tuple[str, list[FlatPoint]]]:
-    """Points put to the same test, together, under what tells their test from the others."""
+    """Return points grouped by test, with a name that distinguishes their test from the others."""
     cases = grouped(members, lambda member: as_text(member.case)).values()
     given = [group[0].case for group in cases]
     telling = _telling(given)
@@ -191,13 +196,15 @@ def case_names(members: Sequence[FlatPoint]) -> list[tuple[str, list[FlatPoint]]
 
 
 def _telling(given: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The names of what is not the same in all of these."""
+    """Return the names of settings that differ between these."""
     keys = dict.fromkeys(key for own in given for key in own)
     return [key for key in keys if len({as_text(own.get(key)) for own in given}) > 1]
 
 
 def full_name(members: Sequence[FlatPoint], key: str) -> str:
-    """`ef_search` for `target.ef_search`; a key that no point has, or that is no number, is refused."""
+    """Return the full name, `target.ef_search` for `ef_search`. Raise BenchError if no point has the key, or it is not
+    a number.
+    """
     known = {name for member in members for name in member.given}
     fitting = [name for name in sorted(known) if name in (key, f"target.{key}") or name.rpartition(".")[2] == key]
     numbers = [name for name in fitting if any(_number(member.given.get(name)) is not None for member in members)]
@@ -209,7 +216,7 @@ def full_name(members: Sequence[FlatPoint], key: str) -> str:
 
 
 def _families(members: Sequence[FlatPoint]) -> list[list[FlatPoint]]:
-    """Points of one run whose words are the same: only numbers tell them apart, and targets' names."""
+    """Return groups of points of one run that differ only in numbers and in targets' names."""
 
     def fixed(member: FlatPoint) -> str:
         kept = {key: value for key, value in member.given.items() if _number(value) is None and key != _NAME}
@@ -219,7 +226,7 @@ def _families(members: Sequence[FlatPoint]) -> list[list[FlatPoint]]:
 
 
 def _best_split(family: list[FlatPoint], of_target: bool) -> list[tuple[str, list[FlatPoint]]]:
-    """The family along the number of its target, or of its workload, that makes the longest series of it."""
+    """Split the family along the number, of its target or of its workload, that gives the longest series."""
     keys = [key for key in _varying(family) if key.startswith("target.") == of_target]
 
     def length(key: str) -> tuple[int, int]:
@@ -233,7 +240,9 @@ def _best_split(family: list[FlatPoint], of_target: bool) -> list[tuple[str, lis
 
 
 def _grouped(members: Sequence[FlatPoint], along: str, beside: Collection[str] = ()) -> list[list[FlatPoint]]:
-    """Points that differ in `along` alone. Names of targets tell them apart too, unless each point has its own."""
+    """Return groups of points that differ only in `along`. Target names also distinguish them, unless each point has
+    its own.
+    """
 
     def key(member: FlatPoint) -> str:
         given = {name: value for name, value in member.given.items() if name not in (along, _NAME, *beside)}
@@ -244,7 +253,7 @@ def _grouped(members: Sequence[FlatPoint], along: str, beside: Collection[str] =
         by_name = grouped(group, lambda member: member.target_name)
         places = {as_text(member.given.get(along)) for member in group}
         apart = len(places) < len(group) or any(len(same) > 1 for same in by_name.values())
-        # What has no such number stands alone.
+        # A point without such a number is a group of its own.
         if any(_number(member.given.get(along)) is None for member in group):
             split += [[member] for member in group]
         else:
@@ -253,12 +262,12 @@ def _grouped(members: Sequence[FlatPoint], along: str, beside: Collection[str] =
 
 
 def _varying(members: Sequence[FlatPoint]) -> list[str]:
-    """Numbers that are not the same everywhere."""
+    """Return the numbers that vary."""
     return [key for key, values in numbers_given(members).items() if len(values) > 1]
 
 
 def numbers_given(members: Sequence[FlatPoint]) -> dict[str, set[float]]:
-    """The values of each number, in the order in which the points have them."""
+    """Return the values of each number, in the order of the points."""
     numbers: dict[str, set[float]] = {}
     for member in members:
         for key, value in member.given.items():
@@ -272,7 +281,9 @@ def _number(value: Any) -> float | None:
 
 
 def _names(series: Sequence[PointSeries]) -> list[str]:
-    """What tells a series from the others: its target's name, or what it is made of where the name tells its points."""
+    """Return names that distinguish the series: the target's name, or the settings if targets differ within a
+    series.
+    """
     several_runs = len({each.members[0].run_id for each in series}) > 1
     given = [_fixed(each) for each in series]
     telling = _telling(given)
@@ -289,17 +300,18 @@ def _names(series: Sequence[PointSeries]) -> list[str]:
 def _name(series: PointSeries, fixed: Mapping[str, Any], telling: Sequence[str]) -> str:
     targets = {member.target_name for member in series.members}
     parts = [next(iter(targets))] if len(targets) == 1 else []
-    if not parts:  # numbers of a target are named only where they must: those of another kind are its defaults
+    # numbers of a target are named only if necessary: those of targets of another kind are defaults
+    if not parts:
         of_target = (fixed.get(key) for key in telling if key.startswith("target."))
         parts = [value for value in of_target if isinstance(value, str) and value]
     of_case = [key for key in telling if not key.startswith("target.") and key in fixed and fixed[key] not in parts]
     parts.append(_settings(fixed, of_case))
-    alone = fixed.get("experiment") if series.along else ""  # the label of a point has the number that varies
+    alone = fixed.get("experiment") if series.along else ""  # the label of a point contains the varying number
     return " ".join(filter(None, parts)) or _settings(fixed, telling) or alone or series.members[0].label
 
 
 def _fixed(series: PointSeries) -> dict[str, Any]:
-    """What all its points were given alike."""
+    """Return the settings that all its points share."""
     first, *rest = (member.given for member in series.members)
     return {
         key: value
@@ -309,5 +321,5 @@ def _fixed(series: PointSeries) -> dict[str, Any]:
 
 
 def _settings(given: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """`index=hnsw ef=16`, of those keys that are given."""
+    """Return text such as `index=hnsw ef=16`, for those keys that have a value."""
     return " ".join(f"{key.removeprefix('target.')}={as_text(given[key])}" for key in keys if key in given)

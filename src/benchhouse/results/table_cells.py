@@ -1,4 +1,4 @@
-"""Each number of a table of points as a cell that can be walked back."""
+"""Each number of a table of points as a traceable cell."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ _KEY = ("run_id", "instance_digest", "metric", "stat")
 def make_cells(
     result: Result, column: str = "mean", rows: Sequence[Mapping[str, Any]] | None = None, *, published: bool = True
 ) -> list[Cell]:
-    """One cell per row of a `points` result in which `column` is a number; `rows` are those wanted, or all.
+    """Return one cell per row of a `points` result in which `column` is a number; `rows` selects rows, by default all.
 
-    Refs of numbers that will not be `published` name their run and point: they can be traced all the same.
+    Refs of numbers that will not be `published` name their run and point, so they are also traceable.
     """
     query = result.spec.digest()
     rows = result.dicts() if rows is None else rows
@@ -37,7 +37,8 @@ def make_cells(
 
 
 def ref_of(run_id: str, instance_digest: str | None, metric: str, stat: str) -> str:
-    """What `bench trace` takes for a number of a run, whether or not a report has published it; without an instance,
-    for those of all its points."""
+    """Return the reference for `bench trace` to a number of a run, whether or not a report has published it; without an
+    instance, to the numbers of all its points.
+    """
     points = f"{run_id}:instance={instance_digest}" if instance_digest else run_id
     return f"{points}:{metric}.{stat}"

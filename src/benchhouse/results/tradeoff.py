@@ -1,4 +1,4 @@
-"""Targets at equal quality: each one's curve along its search parameter, and what it has at the level asked for."""
+"""Targets at equal quality: each one's curve along its search parameter, and its value at the requested level."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from benchhouse.schema.quoting import shortened
 from benchhouse.warehouse.grouping import grouped
 
 _LEVELS = (0.999, 0.99, 0.95, 0.9, 0.8, 0.5)
-"""What a report asks for where nobody asked: the highest that the most curves meet."""
+"""Levels for reports without a requested one: the highest that most curves meet is used."""
 _FEWEST = 2
 _NAMED = 5
 _WORSE = "worse than the best"
@@ -28,7 +28,7 @@ _FIRST = ("the best", "the only one", BEST_MEAN)
 
 
 def parse_level(text: str) -> tuple[str, float]:
-    """`recall=0.95`, or `recall=95%`."""
+    """Parse `recall=0.95`, or `recall=95%`. Raise BenchError for anything else."""
     metric, equals, value = (part.strip() for part in text.partition("="))
     number = value.removesuffix("%")
     try:
@@ -41,7 +41,7 @@ def parse_level(text: str) -> tuple[str, float]:
 
 
 def find_column(members: Sequence[FlatPoint], name: str) -> Column:
-    """The metric of that name (its value, or its mean), or a statistic of one: `latency.p99`."""
+    """Return the metric of that name (its value, or its mean), or a statistic of one: `latency.p99`."""
     known: dict[str, list[str]] = {}
     for member in members:
         for metric, stat in member.samples:
@@ -65,10 +65,10 @@ def make_tradeoff(
     confidence: float = 0.95,
     across: bool = True,
 ) -> Tradeoff:
-    """The curves of all points that have both metrics, and what each has of `y` where its `x` reaches the level.
+    """Return the curves of all points with both metrics, and each one's `y` where its `x` reaches the level.
 
-    Members without any number are named, as they are on no curve. Where no two curves were put to the same test, curves
-    of different tests are compared after all, unless `across` is false.
+    Members without any number are listed in notes, because they are on no curve. If no two curves ran the same test,
+    curves of different tests are compared anyway, unless `across` is false.
     """
     if x == y:
         raise BenchError(f"{name_of(*x)} can't be traded for itself", hint="Name another metric: --of METRIC")
@@ -106,7 +106,9 @@ def make_tradeoff(
 
 
 def automatic(members: Sequence[FlatPoint], y: Column | None, confidence: float = 0.95) -> Tradeoff | None:
-    """For a report: the first share of which more is better (recall, accuracy) against the throughput, if swept."""
+    """Return a trade-off for a report: the first share for which higher is better (recall, accuracy) against the
+    throughput, if swept.
+    """
     if y is None:
         return None
     for x in dict.fromkeys(column for member in members for column in member.samples):
@@ -188,13 +190,13 @@ def _curves(
 
 
 def _bounds(member: FlatPoint, axes: tuple[CurveMetric, CurveMetric]) -> tuple[float, float]:
-    """How far its two numbers can be off; 0 where nobody says."""
+    """Return the error bounds of its two numbers; 0 if unknown."""
     x, y = (member.samples[axis.metric, axis.stat].error_bound or 0.0 for axis in axes)
     return x, y
 
 
 def _bound(series: PointSeries, crossing: Crossing, y: Column) -> float:
-    """How far the value at a level can be off: as the worse of the two points between which it lies."""
+    """Return the error bound of the value at a level: the larger one of the two points around it."""
     if crossing.place is None:
         return 0.0
     places = [series.place(member) for member in series.members]
@@ -205,7 +207,9 @@ def _bound(series: PointSeries, crossing: Crossing, y: Column) -> float:
 
 
 def _left_out(members: Sequence[FlatPoint], axes: tuple[CurveMetric, CurveMetric]) -> list[str]:
-    """A point that is not on the curve is named where it was tried, and failed or was refused."""
+    """Return notes on points that are not on the curve although they were tried, because they failed or were
+    refused.
+    """
     notes = []
     for axis in axes:
         invalid = [member.label for member in members if (axis.metric, axis.stat) in member.refused]
@@ -228,7 +232,7 @@ def _at_level(
     axis: CurveMetric,
     confidence: float,
 ) -> list[TradeoffCurve]:
-    """The curves with what they have at the level, each against the best of its group."""
+    """Return the curves with their values at the level, each compared with the best of its group."""
     shared = ("reach", "value", "interval", "method", "place", "n", "nearest")
     levels: list[dict[str, Any]] = [{name: getattr(crossing, name) for name in shared} for crossing in crossings]
     for group in groups:
@@ -241,7 +245,7 @@ def _at_level(
 
 
 def _groups(curves: Sequence[TradeoffCurve], across: bool) -> list[list[int]]:
-    """Which curves are compared, by place."""
+    """Return groups of curves to compare, by index."""
     cases = grouped(range(len(curves)), lambda at: curves[at].case)
     alone = all(len(group) == 1 for group in cases.values())
     return [list(range(len(curves)))] if alone and across else list(cases.values())
@@ -250,7 +254,7 @@ def _groups(curves: Sequence[TradeoffCurve], across: bool) -> list[list[int]]:
 def _standings(
     met: Sequence[Crossing], bounds: Sequence[float], scale: MetricScale, axis: CurveMetric, confidence: float
 ) -> list[dict[str, Any]]:
-    """Marks, differences and verdicts of the curves that meet the level, best first."""
+    """Return marks, differences, and verdicts of the curves that meet the level, best first."""
     if len(met) < _FEWEST:
         return [{"verdict": _FIRST[1]} for _ in met]
     gaps = [pareto.gap(met[0], other, scale, axis.direction, seed=SEED, confidence=confidence) for other in met[1:]]

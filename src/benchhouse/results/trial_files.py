@@ -1,4 +1,4 @@
-"""One trial of a point to be drawn, and the files of it as they were sealed."""
+"""The trial that represents a point in plots, and its files as they were sealed."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +15,13 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Sealed:
-    """A trial's folder, whose manifest is the one that the tables name."""
+    """A trial's folder, whose manifest is the one named in the tables."""
 
     folder: TrialFolder
     manifest: Manifest
 
     def content(self, name: str) -> bytes:
-        """Raises OSError, KeyError or ValueError where it is not there, or not what was sealed."""
+        """Read a file. Raise OSError, KeyError, or ValueError if it is missing or differs from its seal."""
         content = (self.folder.path / name).read_bytes()
         if hashlib.sha256(content).hexdigest() != self.manifest.files[name].sha256:
             raise ValueError(f"{name} is not what was sealed")
@@ -29,7 +29,7 @@ class Sealed:
 
 
 def open_sealed(root: Path, row: Row) -> Sealed:
-    """Raises OSError or ValueError where the evidence is gone, or is not what was sealed."""
+    """Open a trial's evidence. Raise OSError or ValueError if it is gone or differs from its seal."""
     folder = TrialFolder(root / row["folder"])
     sealed = folder.manifest.read_bytes()
     if hashlib.sha256(sealed).hexdigest() != row["artifact_manifest_digest"]:
@@ -38,7 +38,9 @@ def open_sealed(root: Path, row: Row) -> Sealed:
 
 
 def median_trial(members: Sequence[Row], has: Callable[[Row], bool], what: str) -> tuple[Row, str] | None:
-    """Of the trials that have it, the median one by duration, and which one that is in words."""
+    """Return the median trial by duration among those that have it, and a text on how it was chosen; None if none has
+    it.
+    """
     able = sorted(filter(has, members), key=lambda row: (row["duration_s"], row["trial_id"]))
     if not able:
         return None

@@ -1,7 +1,7 @@
-"""Why a run got slower: affected points, abnormal nodes, ranks and series, and the raw evidence of each.
+"""Why a run got slower: affected points, abnormal nodes, ranks, and series, and the raw evidence of each.
 
-Everything is joined on identity: trial ids of the compared numbers, and windows that each trial tells by its own clock
-in seconds since its start. Clocks of two nodes are never set against each other.
+Everything is joined on identity: trial ids of the compared numbers, and windows that each trial records by its own
+clock, in seconds since its start. Clocks of two nodes are never compared with each other.
 """
 
 import re
@@ -64,7 +64,7 @@ class PointWhy(Model):
 
 
 class FailedTrial(Model):
-    """A trial that gave no number."""
+    """A trial without a number."""
 
     trial_id: str
     point: str
@@ -77,7 +77,7 @@ class FailedTrial(Model):
 
 
 class WhyAnswer(Model):
-    """What `bench why` answers."""
+    """The answer of `bench why`."""
 
     schema_version: Literal[1] = 1
     run_id: str
@@ -101,7 +101,7 @@ class WhyAnswer(Model):
 
     @property
     def headline(self) -> str:
-        """One sentence."""
+        """The result in one sentence."""
         if not self.base:
             return f"{self.run_id}: there is no earlier run of this plan to compare with"
         if not self.points:
@@ -113,7 +113,7 @@ class WhyAnswer(Model):
 
 
 def abnormal_nodes(trials: Sequence[Row]) -> list[str]:
-    """A line a node that stood out among its peers within a trial, the most frequent first."""
+    """Return one line per node that was abnormal among its peers within a trial, the most frequent first."""
     messages: dict[str, list[str]] = {}
     for row in trials:
         for warning in row["warnings"] or []:
@@ -125,7 +125,9 @@ def abnormal_nodes(trials: Sequence[Row]) -> list[str]:
 
 
 def choose_base(warehouse: Warehouse, run_id: str) -> tuple[str, str]:
-    """The newest earlier run with a good trial: of the same plan, else of the same case; and how, in words."""
+    """Return the newest earlier run with a successful trial, of the same plan or otherwise of the same case; and the
+    reason, in words.
+    """
     rows = warehouse.query(BASES, name="bases").dicts()
     own = next((row for row in rows if row["run_id"] == run_id), None)
     if own is None:
@@ -133,7 +135,8 @@ def choose_base(warehouse: Warehouse, run_id: str) -> tuple[str, str]:
     earlier = [
         row for row in rows if (row["started"], row["run_id"]) < (own["started"], run_id) and row["succeeded"] > 0
     ]
-    earlier.sort(key=lambda row: row["scenario"] == own["scenario"])  # a namesake before a stranger; else the newest
+    # sorted last, so preferred: runs of the same scenario; among equals the newest
+    earlier.sort(key=lambda row: row["scenario"] == own["scenario"])
     same = [row for row in earlier if row["plan_digest"] == own["plan_digest"]]
     if same:
         return same[-1]["run_id"], "the newest earlier run of the same plan"
@@ -147,7 +150,9 @@ def choose_base(warehouse: Warehouse, run_id: str) -> tuple[str, str]:
 def explain(
     warehouse: Warehouse, table: ComparisonTable, run_id: str, base: str, reasons: Mapping[str, int]
 ) -> list[PointWhy]:
-    """The points of a comparison that are worse for sure, each with what the playbooks say and its evidence."""
+    """Return the points of a comparison that are surely worse, each with the diagnoses of the playbooks and its
+    evidence.
+    """
     by_point = grouped(table.rows, lambda row: row.point)
     gathered = Gathered(warehouse, table, base, run_id)
     cases = correct_waits([gathered.case(point, rows, reasons) for point, rows in by_point.items()], len(table.rows))
@@ -176,7 +181,7 @@ def explain(
 
 
 def _moved(signals: Iterable[Signal]) -> list[SignalEvidence]:
-    """Every series that moved far, by a tenth at least; the farthest first."""
+    """Return series that shifted by at least a tenth, the farthest first, at most _MOST_MOVED."""
     ways: tuple[Way, ...] = ("up", "down")
     shifts = (find_shift(signal, way, 0.0, _NOTABLE, "avg", None) for signal in signals for way in ways)
     moved = filter(None, shifts)
@@ -186,7 +191,7 @@ def _moved(signals: Iterable[Signal]) -> list[SignalEvidence]:
 def _worst(
     workspace: WorkspaceFolder, rows: Sequence[PointRow], gathered: Gathered, shown: Sequence[SignalEvidence]
 ) -> list[TrialReference]:
-    """The trials of the run, worst first by its worst number; those that the evidence is about before others."""
+    """Return the trials of the run, worst first by its worst number; trials that the evidence refers to come first."""
     facts = gathered.facts
     row = max(rows, key=lambda row: (row.verdict == "worse", abs(row.change or 0.0)))
     value = {trial: gathered.values[trial, row.metric, row.stat] for trial in row.trials_b}
@@ -223,13 +228,15 @@ def _worst(
 
 
 def _files_of(folder: Path, scope: str) -> list[Path]:
-    """As the monitors name them: `service:postgres` is kept in service.postgres.parquet, a node in node02.*.parquet."""
+    """Return the telemetry files of a scope, as monitors name them: service.postgres.parquet for `service:postgres`,
+    node02.*.parquet for a node.
+    """
     name = re.sub(r"[^A-Za-z0-9_-]+", ".", scope).strip(".")
     own = folder / f"{name}.parquet"
     return [own] if own.is_file() else sorted(folder.glob(f"{name}.*.parquet"))
 
 
 def filled_in(why: WhyAnswer, lines: list[str]) -> list[str]:
-    """Lines of a diagnosis with the names of its run in place of `{run}`, `{base}` and `{scenario}`."""
+    """Return lines of a diagnosis with `{run}`, `{base}`, and `{scenario}` replaced by the names of its run."""
     names = {"{run}": why.run_id, "{base}": why.base, "{scenario}": why.scenario_file or "SCENARIO.yaml"}
     return [re.sub(r"\{(?:run|base|scenario)\}", lambda match: names[match[0]], line) for line in lines]
