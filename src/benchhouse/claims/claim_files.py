@@ -1,4 +1,4 @@
-"""The claims of a workspace: files that are named by their digest, written once and never changed."""
+"""The claims of a workspace: files named by their digest, written once and never changed."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ LARGEST = 64 << 20
 
 
 def read_policy(workspace: WorkspaceFolder) -> Policy:
-    """claims.yaml, or the rules that hold without one."""
+    """Return the rules of claims.yaml, or the default rules if there is no such file."""
     path = workspace.claim_policy
     return validated(load_yaml(path), Policy) if path.exists() else Policy()
 
@@ -32,7 +32,7 @@ def signature_path(workspace: WorkspaceFolder, claim_id: str) -> Path:
 
 
 def put(workspace: WorkspaceFolder, claim: Claim) -> Path:
-    """Write a claim and pin the tables that it was computed from; the same claim twice is one file."""
+    """Write a claim and pin the tables that it was computed from; writing the same claim twice gives one file."""
     path = claim_path(workspace, claim.id)
     try:
         make_folders(workspace.claims)
@@ -55,7 +55,9 @@ def list_ids(workspace: WorkspaceFolder) -> list[str]:
 
 
 def find(workspace: WorkspaceFolder, token: str) -> str | None:
-    """The claim that `token` is the beginning of; None where there is none. Raises where there are several."""
+    """Return the id of the claim that starts with `token`; None if there is none. Raise BenchError if there are
+    several.
+    """
     if len(token) < _SHORTEST:
         return None
     ids = [name for name in list_ids(workspace) if name.startswith(token)]
@@ -72,7 +74,7 @@ def require(workspace: WorkspaceFolder, token: str) -> str:
 
 
 def read(workspace: WorkspaceFolder, claim_id: str) -> Claim:
-    """A claim whose bytes are those that its name says."""
+    """Return a claim after verifying that its bytes have the digest in its name."""
     path = claim_path(workspace, claim_id)
     try:
         return parse(path.read_bytes()[: LARGEST + 1], claim_id, str(path))
@@ -81,7 +83,7 @@ def read(workspace: WorkspaceFolder, claim_id: str) -> Claim:
 
 
 def parse(content: bytes, claim_id: str, name: str) -> Claim:
-    """The claim in these bytes; raises BenchError (claim not safe) where they are not those of `claim_id`."""
+    """Return the claim in these bytes. Raise BenchError (claim not safe) if they are not those of `claim_id`."""
     try:
         if len(content) > LARGEST:
             raise ValueError("too large for a claim")
@@ -92,7 +94,7 @@ def parse(content: bytes, claim_id: str, name: str) -> Claim:
             raise ValueError("it lacks its query, its rows or its trials")
         if any(query.digest() != key for key, query in claim.queries.items()):
             raise ValueError("its query has another digest than it says")
-    except ValueError as error:  # of pydantic, too
+    except ValueError as error:  # pydantic's errors, too
         message = f"{name} is not the claim {claim_id}: {str(error).partition(chr(10))[0]}"
         hint = "Claims are never changed; make it again: bench claim make"
         raise BenchError(message, hint, Exit.CLAIM_NOT_SAFE) from error

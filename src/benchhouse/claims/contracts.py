@@ -1,4 +1,4 @@
-"""BenchmarkRun contracts: those to begin with, and one made from a plan and its evidence."""
+"""BenchmarkRun contracts: templates, and contracts made from a plan and its evidence."""
 
 from dataclasses import dataclass
 from itertools import islice
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def templates() -> dict[str, BenchmarkRun]:
-    """A contract a class and kind of workload; the names of them are `publication-inference` and the like."""
+    """Return one contract per class and kind of workload, by names such as `publication-inference`."""
     return {
         f"{grade.partition('_')[0]}-{kind}": BenchmarkRun.model_validate(_document(grade, kind))
         for grade in get_args(BenchmarkClass)
@@ -32,7 +32,7 @@ def templates() -> dict[str, BenchmarkRun]:
 
 
 def template(name: str) -> BenchmarkRun:
-    """A contract to begin with, by its name."""
+    """Return a template by its name. Raise NotFoundError for an unknown name."""
     known = templates()
     if name not in known:
         hint = guess_hint(name, known)
@@ -46,7 +46,7 @@ def as_yaml(contract: BenchmarkRun) -> str:
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """What the sealed trials of a run say of themselves."""
+    """Facts that the sealed trials of a run record about themselves."""
 
     commit: str = UNKNOWN
     lock: str = UNKNOWN
@@ -55,7 +55,9 @@ class RunEvidence:
 
 
 def contract_of_plan(plan: "Plan", evidence: RunEvidence) -> tuple[BenchmarkRun, list[str]]:
-    """The contract that a plan amounts to, and what is to be confirmed: nothing is invented."""
+    """Return the contract that a plan amounts to, and a list of items to confirm, because unknown values are not
+    invented.
+    """
     scenario = plan.scenario
     first = next(iter(plan.instances()))
     kind = "training" if plan.experiment.name.startswith("training") else "inference"
@@ -97,7 +99,9 @@ def _one_workload(plan: "Plan") -> bool:
 
 
 def _to_confirm(contract: BenchmarkRun, repetitions: int, *, served: bool) -> list[str]:
-    """What a scenario does not say; whoever publishes says it, or the contract stays as low as it is."""
+    """Return what the scenario leaves open. A person must add it before publishing, otherwise the contract keeps its
+    low grade.
+    """
     plain = contract.model_dump(by_alias=True)
     notes = [
         f"{part}.{key}: not known from the scenario"
@@ -120,7 +124,7 @@ def _to_confirm(contract: BenchmarkRun, repetitions: int, *, served: bool) -> li
 
 
 def _document(grade: str, kind: str) -> dict[str, Any]:
-    """A whole contract with the values to begin with."""
+    """Return a complete contract with initial values."""
     best = grade == "publication_grade"
     serves, trains = kind in ("inference", "mixed"), kind in ("training", "mixed")
     document: dict[str, Any] = {

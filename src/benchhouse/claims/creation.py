@@ -1,4 +1,4 @@
-"""From a number of a report, or a comparison of two, to a claim; what is not publication-safe is refused."""
+"""From a number of a report, or a comparison of two, to a claim; numbers that are not publication-safe are refused."""
 
 import json
 import shlex
@@ -31,7 +31,7 @@ _MADE_AT = "; a rule ended repetitions, so intervals are made at "
 
 
 class NotSafe(BenchError):  # noqa: N818 - the house's words
-    """Every reason why a number can't be claimed."""
+    """A number can't be claimed; contains every reason."""
 
     def __init__(
         self, what: str, reasons: Sequence[UnsafeReason], *, realism: bool, against: str | None = None
@@ -49,9 +49,9 @@ class NotSafe(BenchError):  # noqa: N818 - the house's words
 
 
 def make_claim(warehouse: Warehouse, number: str, against: str | None, policy: Policy, *, realism: bool) -> Claim:
-    """`number` is a ref of a report or `RUN[:key=value]:metric[.stat]`; `against` is `RUN[:key=value]`.
+    """Make a claim. `number` is a ref of a report or `RUN[:key=value]:metric[.stat]`; `against` is `RUN[:key=value]`.
 
-    Raises NotSafe with all reasons; under `realism` only with those that no label makes up for.
+    Raise NotSafe with all reasons; with `realism`, only if a label cannot compensate for one of them.
     """
     keys = [_key_of(warehouse, number)] if against is None else _keys_compared(warehouse, number, against)
     result = queries.points(warehouse, {key[0] for key in keys})
@@ -75,14 +75,17 @@ def make_claim(warehouse: Warehouse, number: str, against: str | None, policy: P
         "scenario": rows[-1]["scenario"], "metric": rows[-1]["metric"], "stat": rows[-1]["stat"],
         "direction": rows[-1]["direction"],
     }  # fmt: skip
-    made = round(confidence_for(warehouse.workspace, {key[0] for key in keys}, policy.confidence), 6)  # as it is told
+    # rounded as in the claim's method
+    made = round(confidence_for(warehouse.workspace, {key[0] for key in keys}, policy.confidence), 6)
     return Claim(**fields, **value_or_comparison(rows, policy, made))
 
 
 def value_or_comparison(
     rows: Sequence[Row], policy: Policy, made: float, definition: int = DEFINITION
 ) -> dict[str, Any]:
-    """What a claim says of its one or two numbers; intervals made at `made`, which is more where a rule ended runs."""
+    """Return the claim's fields for its one or two numbers. Intervals have the confidence `made`, which is higher than
+    the policy's if a rule ended runs.
+    """
     if len(rows) == 1:
         fields = value_fields(rows[0], made, definition)
     else:
@@ -93,7 +96,7 @@ def value_or_comparison(
 
 
 def confidence_of(claim: Claim) -> float:
-    """At which confidence the intervals of a claim were made, as its method says; never less than the policy's."""
+    """Return the confidence of a claim's intervals, from the text of its method; never less than the policy's."""
     _, separator, number = claim.method.partition(_MADE_AT)
     try:
         return min(max(float(number), claim.policy.confidence), 1.0 - 1e-9) if separator else claim.policy.confidence
@@ -102,7 +105,7 @@ def confidence_of(claim: Claim) -> float:
 
 
 def value_fields(row: Row, confidence: float, definition: int) -> dict[str, Any]:
-    """What a claim says of one number; computed again by whoever checks it."""
+    """Return the claim's fields for one number; verification computes them again."""
     ends = interval_of(row["values"], confidence, definition)
     logs = definition > 2 and min(row["values"]) > 0.0
     shown = quantity(row["mean"], row["unit"], row["stdev"])
@@ -118,7 +121,9 @@ def value_fields(row: Row, confidence: float, definition: int) -> dict[str, Any]
 
 
 def comparison_fields(a: Row, b: Row, confidence: float, definition: int) -> dict[str, Any]:
-    """What a claim says of two numbers: the change in percent where that has an interval, else the difference."""
+    """Return the claim's fields for two numbers: the change in percent if it has an interval, otherwise the
+    difference.
+    """
     options: dict[str, Any] = {"seed": SEED, "confidence": confidence, "definition": definition}
     compared = compare(a["values"], b["values"], direction=b["direction"], **options)
     compared = hide_within(compared, a.get("error_bound"), b.get("error_bound"))
@@ -155,7 +160,7 @@ def _key_of(warehouse: Warehouse, number: str) -> Key:
 
 
 def _published(warehouse: Warehouse, ref: str) -> Key:
-    """The row that a report shows; refused where the tables say something else by now."""
+    """Return the key of the row that a report shows. Raise NotSafe if the tables now have another value."""
     place = warehouse.catalog.report_of(ref) or ""
     try:
         report = json.loads((warehouse.workspace.root / place).read_bytes())

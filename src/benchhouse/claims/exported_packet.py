@@ -1,4 +1,4 @@
-"""A packet as exporters are given it: checked as `bench claim verify` does, then described."""
+"""A packet in the form that exporters get: checked like in `bench claim verify`, then described."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from benchhouse.warehouse.tables import TABLES as KNOWN_TABLES
 
 
 def describe(path: Path, licence: str, url: str, at: str) -> ExportedPacket:
-    """Raises BenchError (claim not safe) for what is no packet, was changed, or does not hold."""
+    """Describe a packet. Raise BenchError (claim not safe) if it is not a packet, was changed, or does not hold."""
     if not path.is_file():
         raise BenchError(f"{path} is not a file", "give the packet of a claim: bench claim export CLAIM -o PACKET.tar")
     if not check_packet(path, None, None).ok:

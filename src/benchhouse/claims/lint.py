@@ -1,7 +1,7 @@
-"""Numbers of a document: each cites a claim that says the same, or is one that needs none.
+"""Check the numbers of a document: each must cite a claim with the same value, or need no claim.
 
-A number cites a claim right behind it: `12.3 ms [claim:4f1c2a90]`. It is right when the claim's value, in the unit
-written, lies within half of the last place written. `docs/how-to/publish-a-number.md` lists what is left alone.
+A number cites a claim directly after it: `12.3 ms [claim:4f1c2a90]`. It is correct if the claim's value, in the written
+unit, is within half of the last written digit. `docs/how-to/publish-a-number.md` lists what is ignored.
 """
 
 import re
@@ -54,7 +54,7 @@ _UNITS = {*_SCALES, "x", "×", "qps", "rps", "tps", "Hz", "kHz", "MHz", "GHz", "
 
 @dataclass
 class Linted:
-    """One document: what is wrong with it, and how many numbers were looked at."""
+    """One document: its problems, and how many numbers were checked."""
 
     path: str
     problems: list[Problem] = field(default_factory=list)
@@ -63,7 +63,9 @@ class Linted:
 
 
 def lint_file(workspace: WorkspaceFolder, path: Path, holds: Callable[[str], list[str]], *, strict: bool) -> Linted:
-    """`holds` walks a claim back and returns the steps that fail. Raises BenchError for a file that can't be read."""
+    """Check a Markdown file; `holds` traces a claim and returns the steps that fail. Raise BenchError if the file can't
+    be read.
+    """
     try:
         with path.open("rb") as file:
             raw = file.read(_LARGEST + 1)
@@ -75,7 +77,8 @@ def lint_file(workspace: WorkspaceFolder, path: Path, holds: Callable[[str], lis
         raise BenchError(f"{path} is larger than {_LARGEST >> 20} MiB", "name a Markdown file")
     document = Document(str(path), text, None, Spot(0, 0, {}))
     linted, seen = Linted(str(path)), set()
-    plain = text  # with all that holds no measured number made blank, every other character in its place
+    # text without measured numbers is replaced by blanks, so that every other character keeps its position
+    plain = text
     for pattern in (_FENCE, _LINES_ALONE, *_LEFT_ALONE):
         plain = pattern.sub(lambda blank: re.sub(r"[^\n]", " ", blank[0]), plain)
     for match in _MEASURED.finditer(plain):
@@ -104,7 +107,8 @@ def _needs_none(text: str, match: re.Match[str], *, strict: bool) -> bool:
     if _REMARK.search(line):
         return True
     bare = match["number"].lstrip("+-" + MINUS)
-    word = match["unit"] or ""  # any that is no unit is what is counted, such as `3 servers`
+    # a word that is not a unit names what is counted, such as `3 servers`
+    word = match["unit"] or ""
     whole = bare.isdigit() and not (word in _UNITS or "/" in word)
     return whole and (not strict or (len(bare) == 4 and 1900 <= int(bare) <= 2100))
 
@@ -144,7 +148,9 @@ def _check(
 
 
 def _compare(document: Document, number: re.Match[str], claim: Claim) -> Iterator[Problem]:
-    """Whether the number is the claim's value to the digits written; a change of -3% may be told as `3% lower`."""
+    """Check that the number is the claim's value to the written digits; a change of -3% may be written as `3%
+    lower`.
+    """
     at = number.start("number"), number.end()
     unit = number["unit"] or ""
     written, place = _read(number["number"])
@@ -165,7 +171,7 @@ def _compare(document: Document, number: re.Match[str], claim: Claim) -> Iterato
 
 
 def _read(text: str) -> tuple[Decimal, Decimal]:
-    """The number, and what one in its last written place is worth."""
+    """Return the number, and the value of one in its last written digit."""
     plain = re.sub(rf"[,\u00a0\u202f{THIN}]", "", text).replace(MINUS, "-")
     value = Decimal(plain)  # the pattern admits only numbers
     exponent = value.as_tuple().exponent
@@ -173,7 +179,9 @@ def _read(text: str) -> tuple[Decimal, Decimal]:
 
 
 def _scale(written: str, claimed: str) -> Decimal | None:
-    """What to divide the claim's value by to have it in the written unit; None where they are not of a kind."""
+    """Return the divisor that converts the claim's value to the written unit; None if the units are of
+    different kinds.
+    """
     rate = "qps" if claimed == "1/s" else claimed
     if written in (claimed, rate) or (claimed.startswith("1/") and written == claimed[1:]):
         return Decimal(1)

@@ -1,8 +1,8 @@
-"""A packet: one plain tar that holds a claim and all that proves it. Equal claims give equal bytes.
+"""A packet: one plain tar with a claim and everything that proves it. Equal claims give equal bytes.
 
-The tar is not compressed: what comes out of it can't be more than what went in. It is written in one fixed way, so
-that whoever reads it can write it again and compare: a change anywhere, padding included, is found. One from elsewhere
-is checked from itself alone: laid out in a folder of its own, walked, and forgotten.
+The tar is not compressed, so it cannot unpack to more than its own size. There is exactly one way to write it, so a
+reader can write it again and compare: any change is detected, even in padding. A packet from elsewhere is verified from
+its own content alone: it is unpacked into a temporary folder, traced, and deleted.
 """
 
 import hashlib
@@ -31,20 +31,20 @@ from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.tables import TABLES as KNOWN_TABLES
 
 if TYPE_CHECKING:
-    from securesystemslib.signer._key import Key  # the package exports it without saying so
+    from securesystemslib.signer._key import Key  # the package exports it without listing it
 
 INDEX, CLAIM, SIGNATURE = "packet.json", "claim.json", "claim.dsse"
 TABLES, EVIDENCE = "tables", "evidence"
 _MEMBERS = 200_000
 _NAME_LENGTH = 1_000
-_MOST_UNPACKED = 8 << 30  # of Parquet, which is compressed
+_MOST_UNPACKED = 8 << 30  # limit for Parquet files, which are compressed
 _BLOCK = 1 << 20
 _TRIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TABLE_FILE = re.compile(r"[a-z][a-z0-9_]*/[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.parquet")
 
 
 class Packet(Model):
-    """packet.json: what the packet holds; the last to be believed and the first to be read."""
+    """packet.json: the content of the packet; read first and trusted last."""
 
     schema_version: Literal[1] = 1
     claim_id: str
@@ -63,7 +63,7 @@ class Packet(Model):
 
 
 def export(workspace: WorkspaceFolder, claim: Claim, envelope: bytes | None, target: Path, *, with_raw: bool) -> Packet:
-    """Write the packet of a claim whose lineage was found whole."""
+    """Write the packet of a claim whose lineage was verified."""
     held: dict[str, bytes | Path] = {CLAIM: claim.text()}
     if envelope is not None:
         held[SIGNATURE] = envelope
@@ -98,7 +98,7 @@ def _describe(content: bytes | Path) -> ManifestEntry:
 
 
 def write_tar(file: IO[bytes], packet: Packet, held: Mapping[str, bytes | Path]) -> None:
-    """The one way in which a packet is written."""
+    """Write a packet in its only valid form."""
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, content in [(INDEX, packet.text()), *sorted(held.items())]:
             member = tarfile.TarInfo(name)
@@ -113,11 +113,11 @@ def write_tar(file: IO[bytes], packet: Packet, held: Mapping[str, bytes | Path])
 
 
 def unpack(path: Path, folder: Path) -> tuple[Packet, bytes, bytes | None]:
-    """Lay a packet out in an empty folder: index, claim and signature. Anything that a packet is not is refused.
+    """Unpack a packet into an empty folder; return index, claim, and signature. Anything unexpected in it is refused.
 
-    Tables come to `.bench/warehouse/`, evidence to `evidence/TRIAL/`. Raises BenchError (claim not safe).
+    Tables go to `.bench/warehouse/`, evidence to `evidence/TRIAL/`. Raise BenchError (claim not safe) if it is refused.
     """
-    if path.exists() and not path.is_file():  # to open a pipe would wait for somebody to write
+    if path.exists() and not path.is_file():  # opening a pipe would wait for a writer
         raise refused(path, "it is no file")
     try:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
@@ -147,7 +147,7 @@ def unpack(path: Path, folder: Path) -> tuple[Packet, bytes, bytes | None]:
         raise refused(path, str(error)) from error
 
 
-class _Refused(Exception):  # noqa: N818 - told to the user as it is
+class _Refused(Exception):  # noqa: N818 - its message is shown to the user unchanged
     pass
 
 
@@ -182,7 +182,7 @@ def _extract(tar: tarfile.TarFile, folder: Path, room: int) -> dict[str, Path]:
 
 
 def _place(name: str) -> str:
-    """Where a member goes below the folder; only what a packet holds has a place."""
+    """Return the place of a member below the folder; only the members of a valid packet have one."""
     parts = PurePosixPath(name).parts
     plain = "/".join(parts) == name and len(name) <= _NAME_LENGTH and "\0" not in name and "\\" not in name
     if plain and ".." not in parts and not name.startswith("/"):
@@ -226,11 +226,11 @@ class _Hashing(io.RawIOBase):
         return len(content)
 
 
-# -- from elsewhere
+# -- packets from elsewhere
 
 
 def check_packet(path: Path, keys: "Mapping[str, Key] | None", own: Policy | None) -> ClaimCheck:
-    """Raises BenchError (claim not safe) for what is no packet, or one that was changed."""
+    """Verify a packet. Raise BenchError (claim not safe) if it is not a packet, or was changed."""
     with tempfile.TemporaryDirectory(prefix="bench-packet-") as folder:
         workspace = WorkspaceFolder(Path(folder))
         packet, content, envelope = unpack(path, workspace.root)
@@ -263,7 +263,7 @@ def check_packet(path: Path, keys: "Mapping[str, Key] | None", own: Policy | Non
 
 
 def _check_inputs(path: Path, claim: Claim, packet: Packet, workspace: WorkspaceFolder) -> None:
-    """The query reads the packet's tables and nothing else; each is what the claim pins, and not too large."""
+    """Check that the query reads only the packet's tables, and that each is pinned by the claim and not too large."""
     trials = {trial.trial_id for trial in claim.trials}
     inputs = {f"{TABLES}/{item.file}": item for item in claim.spec.inputs}
     for name in packet.files:

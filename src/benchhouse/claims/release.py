@@ -1,7 +1,7 @@
-"""Which claims belong to a release, and which of two releases belong together.
+"""Find the claims of a release, and pair those of two releases.
 
-A release is named by what the trials of its claims say of themselves: the version of the server, an image digest, a
-commit, a framework, the version of the experiment's package, or a run.
+A release is named by what the trials of its claims record about themselves: the version of the server, an image digest,
+a commit, a framework, the version of the experiment's package, or a run.
 """
 
 import json
@@ -38,7 +38,9 @@ KINDS = ("run", "server version", "image digest", "commit", "framework", "packag
 def release_view(
     workspace: WorkspaceFolder, older: str, newer: str, *, realism: bool = False, confidence: float = 0.95
 ) -> ReleaseView:
-    """Numbers that both releases claim. A claim that does not hold any more or lacks the grade is left out by name."""
+    """Return the numbers that both releases claim. A claim that no longer holds or lacks the grade is listed as left
+    out.
+    """
     if older == newer:
         raise BenchError(f"'{older}' is compared with itself", "give two releases: --from OLDER --to NEWER")
     claims, left_out = _whole_claims(workspace, realism=realism)
@@ -47,7 +49,7 @@ def release_view(
         facts = {row["trial_id"]: row for row in warehouse.query(_FACTS, {"runs": runs}, runs=runs).dicts()}
         known = [(claim, rows) for claim in claims if (rows := _rows_of(claim, facts))]
         (of_older, by_older), (of_newer, by_newer) = (_pick(known, token) for token in (older, newer))
-        # Whether a claim holds is asked last: walking back to the bytes takes longest.
+        # Claims are traced to their bytes last, because that takes longest.
         picked_claims = {claim.id: claim for claim, _ in (*of_older, *of_newer)}
         broken = {key: reason for key, claim in picked_claims.items() if (reason := _broken(workspace, claim))}
         left_out += [LeftOut(claim=claim_id, reason=reason) for claim_id, reason in broken.items()]
@@ -99,13 +101,13 @@ def _whole_claims(workspace: WorkspaceFolder, *, realism: bool) -> tuple[list[Cl
 
 
 def _rows_of(claim: Claim, facts: Mapping[str, Row]) -> list[Row]:
-    """Its trials in the tables; none where some are missing."""
+    """Return the claim's trials from the tables; empty if some are missing."""
     rows = [facts[trial.trial_id] for trial in claim.trials if trial.trial_id in facts]
     return rows if len(rows) == len(claim.trials) else []
 
 
 def _names(row: Row) -> dict[str, str | None]:
-    """What a trial may be called by, in the order of KINDS."""
+    """Return the possible names of a trial, in the order of KINDS."""
     image = row["image_digest"]
     return dict(
         zip(
@@ -135,7 +137,7 @@ def _is_called(kind: str, name: str | None, token: str, row: Row) -> bool:
 
 
 def _pick(known: Sequence[tuple[Claim, list[Row]]], token: str) -> tuple[list[tuple[Claim, list[Row]]], str]:
-    """The claims all of whose trials are of this release, by the first kind of name that fits any."""
+    """Return the claims whose trials all belong to this release, by the first kind of name that matches any."""
     for kind in KINDS:
         picked = [
             (claim, rows)
@@ -187,7 +189,7 @@ def _hardware(row: Row) -> str:
 
 
 def _newest(claimed: Iterable[Claimed]) -> dict[tuple[str, ...], Claimed]:
-    """One a number: of several claims the one whose run is the last."""
+    """Return one claim per number: if there are several, the one with the newest run."""
     newest: dict[tuple[str, ...], Claimed] = {}
     for item in sorted(claimed, key=lambda item: (item.row["run_id"], item.claim_id)):
         newest[item.key] = item

@@ -1,7 +1,7 @@
-"""Whether a number is publication-safe: every reason why it is not, at once.
+"""Whether a number is publication-safe: all reasons why not, at once.
 
-A claim rests on the rows of its numbers and on all trials that were tried; whoever makes it and whoever checks it judge
-the same.
+A claim is based on the rows of its numbers and on all trials that were tried; making and verifying it use the same
+judgement.
 """
 
 import json
@@ -28,16 +28,16 @@ from benchhouse.warehouse.grouping import grouped
 
 Row = Mapping[str, Any]
 _LISTED = 4
-_TREND_AT_LEAST = 5  # trials: of fewer, every order is likely by chance
-_TREND_P = 0.02  # five trials in order of size are 1 chance in 60
-_TELLS_VERSION = ("server_version", "server", "engine")  # what experiments note of the server that they measure
+_TREND_AT_LEAST = 5  # trials: with fewer, every order is likely by chance
+_TREND_P = 0.02  # the chance of five trials in order of size is 1 in 60
+_TELLS_VERSION = ("server_version", "server", "engine")  # fields in which experiments record their server
 _ADDRESS_KEY = re.compile(r"(^|[._])(url|uri|endpoint|address|dsn)(e?s)?$")
-_SERVER = "server"  # in `artifacts`, as the name of the target or service may be
+_SERVER = "server"  # key in `artifacts`, like the name of the target or service
 
 
 @dataclass(frozen=True)
 class ClaimedNumber:
-    """One number: its row of the points query, and every trial of its point but warm-ups."""
+    """One number: its row of the points query, and every trial of its point except warm-ups."""
 
     row: Row
     tried: list[Row]
@@ -48,7 +48,7 @@ class ClaimedNumber:
 
     @property
     def used(self) -> list[Row]:
-        """Those behind the number, in its order."""
+        """The trials behind the number, in its order."""
         by_id = {row["trial_id"]: row for row in self.tried}
         return [by_id[trial] for trial in self.row["trials"] if trial in by_id]
 
@@ -57,13 +57,17 @@ class ClaimedNumber:
 class Basis:
     sides: list[ClaimedNumber]
     beside: Beside
-    """What ran beside each trial, by the runs of the claim alone: whoever has its packet counts the same."""
+    """Concurrent trials of each trial, counted only in the runs of the claim, so that a packet gives the same
+    counts.
+    """
     contracts: dict[str, RunContract] = field(default_factory=dict)
-    """By run, where one governs it."""
+    """Contracts by run, for runs that have one."""
 
     @classmethod
     def of(cls, rows: Sequence[Row], every_trial: Sequence[Row]) -> "Basis":
-        """`rows`: the number alone, or what it is compared with and the number."""
+        """Return the basis of `rows`: the number alone, or the number that it is compared with, followed by the
+        number.
+        """
         sides = []
         for row in rows:
             point = (row["run_id"], row["instance_digest"])
@@ -106,7 +110,7 @@ class Basis:
         return trials
 
     def judge(self, policy: Policy, folder_of: Callable[[Row], TrialFolder]) -> list[UnsafeReason]:
-        """Every reason but the lineage; `folder_of` says where the evidence of a trial is."""
+        """Return every reason except the lineage; `folder_of` returns the evidence folder of a trial."""
         reasons: list[UnsafeReason] = []
         for side in self.sides:
             row, name = side.row, side.name
@@ -131,14 +135,14 @@ def _judge_images(side: ClaimedNumber, folder_of: Callable[[Row], TrialFolder]) 
             folder = folder_of(row)
             specs.append((read_spec(folder), read_meta(folder)))
         except (OSError, ValueError):
-            continue  # the walk back to the bytes says so, with the reason
+            continue  # the trace to the bytes reports it, with the reason
     return judge_images(side.name, specs)
 
 
 def interval_of(values: Sequence[float], confidence: float, definition: int = DEFINITION) -> tuple[float, float] | None:
-    """Student's t interval of the mean; None for fewer than two values. Never below zero where no value is.
+    """Return Student's t interval of the mean; None for fewer than two values. It is never below zero if no value is.
 
-    Before definition 3 no end was made on the scale of logarithms.
+    Before definition 3, no end was computed on the log scale.
     """
     if len(values) < 2:
         return None
@@ -151,12 +155,12 @@ def interval_of(values: Sequence[float], confidence: float, definition: int = DE
 
 
 def judge_values(name: str, values: Sequence[float], policy: Policy) -> Iterator[UnsafeReason]:
-    """Too few, too wide, or moving: `values` are in the order of repetitions."""
+    """Judge values, in the order of repetitions: too few, an interval that is too wide, or a trend."""
     if len(values) < policy.min_replicates:
         trials = "1 trial" if len(values) == 1 else f"{len(values)} trials"
         message = f"{name}: {trials}, the policy asks for {policy.min_replicates} or more"
         yield UnsafeReason(code="few_replicates", message=message)
-    ends = interval_of(values, policy.confidence, definition=2)  # told as ± of the value, so without its skew
+    ends = interval_of(values, policy.confidence, definition=2)  # shown as ± of the value, so without its skew
     if ends is None:
         yield UnsafeReason(code="no_interval", message=f"{name}: one trial has no interval")
     else:
@@ -173,7 +177,9 @@ def judge_values(name: str, values: Sequence[float], policy: Policy) -> Iterator
 
 
 def drift(values: Sequence[float]) -> float | None:
-    """The change along the Theil-Sen line, as a share of the mean, where Kendall's test sees a trend; else None."""
+    """Return the change along the Theil-Sen line, as a share of the mean, if Kendall's test finds a trend; otherwise
+    None.
+    """
     n = len(values)
     centre = mean(sorted(values)) if values else 0.0
     if n < _TREND_AT_LEAST or not centre:
@@ -188,11 +194,11 @@ def drift(values: Sequence[float]) -> float | None:
 
 
 def kendall_p(n: int, score: int) -> float:
-    """P(|S| >= score) for a random order of n different values: exact to 30 of them, then normal."""
+    """Return P(|S| >= score) for a random order of n different values: exact up to 30 values, then normal."""
     if n > 30:
         spread = math.sqrt(n * (n - 1) * (2 * n + 5) / 18.0)
         return math.erfc(max(0.0, score - 1) / spread / math.sqrt(2.0))
-    orders = [1]  # how many orders have so many inversions
+    orders = [1]  # number of orders by their number of inversions
     for size in range(2, n + 1):
         grown = [0] * (len(orders) + size - 1)
         for at, count in enumerate(orders):
@@ -205,7 +211,9 @@ def kendall_p(n: int, score: int) -> float:
 
 
 def judge_trials(name: str, tried: Sequence[Row], used: Collection[str], policy: Policy) -> Iterator[UnsafeReason]:
-    """Of rows of trial_fact of one point: a mean over those that survived flatters, and some doubt themselves."""
+    """Judge the rows of trial_fact of one point: a mean over the survivors looks too good, and some trials have
+    warnings.
+    """
     invalid = [row for row in tried if row["outcome"] == "invalid"]
     failed = [row for row in tried if row["outcome"] not in ("succeeded", "invalid")]
     if invalid:
@@ -233,7 +241,7 @@ def judge_source(name: str, rows: Sequence[Row]) -> Iterator[UnsafeReason]:
 
 
 def judge_images(name: str, specs: Iterable[tuple[TrialSpec, Meta]]) -> Iterator[UnsafeReason]:
-    """Containers and servers of which nobody noted what they are."""
+    """Find containers and servers whose version or image was not recorded."""
     unpinned = []
     for spec, meta in specs:
         if spec.runtime.image and not (meta.container_digest or spec.container_digest):
@@ -244,7 +252,7 @@ def judge_images(name: str, specs: Iterable[tuple[TrialSpec, Meta]]) -> Iterator
 
 
 def _unknown_servers(spec: TrialSpec, meta: Meta) -> list[str]:
-    """Servers that bench did not start, and of which neither the scenario nor they themselves say what they are."""
+    """Return servers that bench did not start, and that neither the scenario nor their own answers identify."""
     described = meta.custom.get("services") or {}
     outside = [
         (name, used.use.endpoint or used.use.kubernetes or "")
@@ -253,7 +261,7 @@ def _unknown_servers(spec: TrialSpec, meta: Meta) -> list[str]:
     ]
     servers = spec.artifacts.get("servers") or {}
     told = [servers.get(_SERVER), *(meta.custom.get(key) for key in _TELLS_VERSION)]
-    if any(map(_contains_number, told)):  # of the server that is measured
+    if any(map(_contains_number, told)):  # of the measured server
         asked = mentioned(spec.target)
         outside = [(name, endpoint) for name, endpoint in outside if name not in asked]
     elif not spec.target.get("start"):
@@ -269,14 +277,14 @@ def _unknown_servers(spec: TrialSpec, meta: Meta) -> list[str]:
 
 
 def _has_known_images(service: Any) -> bool:
-    """Whether the cluster said of each pod behind it which image it runs."""
+    """Whether the cluster reported the image of each pod behind the service."""
     pods = service.get("pods", []) if isinstance(service, dict) else []
     images = [image for pod in pods for image in pod.get("images", {}).values()]
     return bool(images) and all("sha256:" in image for image in images)
 
 
 def _contains_number(text: Any) -> bool:
-    """A version or a digest has a number in it; a bare name says nothing."""
+    """Whether a text contains a digit, as versions and digests do; a bare name identifies nothing."""
     return re.search(r"\d", str(text or "")) is not None
 
 
@@ -288,7 +296,7 @@ def _addresses(target: Mapping[str, Any]) -> Iterator[str]:
 
 
 def judge_contract(run_id: str, contract: RunContract) -> Iterator[UnsafeReason]:
-    """What the contract of a run keeps a number from being published."""
+    """Yield the reasons in a run's contract that prevent publishing a number."""
     about = f"{run_id}: the contract '{contract.terms.name}'"
     if contract.mode == "rejected" and contract.terms.on_missing == "reject":
         yield UnsafeReason(code="contract_rejected", message=f"{about} is {contract.settled.sentence()}")
@@ -305,7 +313,7 @@ def judge_percentile(name: str, stat: str, samples: int, n: int) -> Iterator[Uns
 
 
 def changes(a: Row, b: Row, facts_a: Mapping[str, str], facts_b: Mapping[str, str]) -> list[Changed]:
-    """What differs between two rows of the points query: target, each parameter, each circumstance by name."""
+    """Return what differs between two rows of the points query: target, each parameter, each circumstance, by name."""
     sides: dict[str, tuple[str, str]] = {}
     if a["target"] != b["target"]:
         shown = "target" if a["target_name"] == b["target_name"] else "target_name"

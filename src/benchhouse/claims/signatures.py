@@ -15,7 +15,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.names import can_name_a_folder
 
 if TYPE_CHECKING:
-    from securesystemslib.signer._key import Key  # the package exports it without saying so
+    from securesystemslib.signer._key import Key  # the package exports it without listing it
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -25,7 +25,7 @@ _SHOWN = 12
 
 
 class Signature(Model):
-    """What is known of who vouches for a claim."""
+    """The state of a claim's signature, and its key."""
 
     state: Literal["unsigned", "signed", "unknown key", "wrong", "not checked"]
     keyid: str = ""
@@ -37,7 +37,7 @@ class Signature(Model):
 
 
 def make_key(folder: Path, name: str) -> tuple[Path, Path, str]:
-    """Make `name.key`, readable by its owner alone, and `name.pub`; returns both and the key's id."""
+    """Create `name.key`, readable only by its owner, and `name.pub`. Return both paths and the key's id."""
     try:
         can_name_a_folder(name)
     except ValueError as error:
@@ -60,7 +60,7 @@ def make_key(folder: Path, name: str) -> tuple[Path, Path, str]:
 
 
 def sign(claim: Claim, private: Path) -> bytes:
-    """The envelope for this claim, as it is written beside it."""
+    """Return the envelope for this claim, as it is stored next to the claim."""
     library = _library()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -94,7 +94,7 @@ def _statement(claim: Claim) -> dict[str, Any]:
 
 
 def read_keys(files: Iterable[Path]) -> "dict[str, Key]":
-    """Public keys by their ids; the id is computed from the key, not believed."""
+    """Return public keys by their ids; the id is computed from the key, not taken from the file."""
     keys, hint = {}, "give a .pub file, as bench claim key make writes it"
     for path in files:
         try:
@@ -112,7 +112,7 @@ def read_keys(files: Iterable[Path]) -> "dict[str, Key]":
 
 
 def check(claim: Claim, envelope: bytes | None, keys: "Mapping[str, Key] | None") -> Signature:
-    """Whether a key that is trusted here vouches for exactly this claim. `keys` None: the library is missing."""
+    """Check whether a trusted key signed exactly this claim. `keys` is None if the library is missing."""
     if envelope is None:
         return Signature(state="unsigned", says="unsigned")
     if keys is None:
@@ -147,7 +147,7 @@ def check(claim: Claim, envelope: bytes | None, keys: "Mapping[str, Key] | None"
 
 
 def _misfit(payload_type: str, statement: Mapping[str, Any], claim: Claim) -> str:
-    """Why a statement, whoever signed it, is not about this claim."""
+    """Return why a statement is not about this claim, regardless of its signer; "" if it is."""
     kinds = payload_type, statement["_type"], statement["predicateType"]
     if kinds != (PAYLOAD_TYPE, STATEMENT_TYPE, PREDICATE_TYPE):
         return f"the signature is not about a claim: {', '.join(map(str, kinds))}"

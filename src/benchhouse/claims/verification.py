@@ -1,4 +1,4 @@
-"""A claim is checked: its bytes, its query run again, its statistics and its label computed again, its signature."""
+"""Verify a claim: check its bytes and signature, run its query again, and recompute its statistics and label."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +23,11 @@ from benchhouse.warehouse.queries import POINTS, TRIALS
 from benchhouse.warehouse.query import Warehouse
 
 EARLIER_QUERIES = frozenset({"47c90815bccb099f1f5d540cc3452633d1735141c1e96bf451f032d63fa66a29"})
-"""sha256 of the earlier texts of POINTS, which are run again too; a stranger's SQL is not. None is ever taken away."""
+"""sha256 of the earlier texts of POINTS, which are also run again; other SQL is not. Never remove an entry."""
 
 
 class PolicyVerdict(Model):
-    """A claim by the policy of the person who made it, and by that of the person who verifies it."""
+    """A claim judged by the policy of its maker, and by that of the verifier."""
 
     policy: Policy = Field(description="Of its maker.")
     own: Policy = Field(description="Of the workspace in which it is verified: claims.yaml, or the defaults.")
@@ -43,7 +43,7 @@ class PolicyVerdict(Model):
 
     @property
     def sentences(self) -> list[str]:
-        """What `verify` prints."""
+        """The lines that `verify` prints."""
         weaker, stricter = ", ".join(self.weaker), ", ".join(self.stricter)
         compared = [f"weaker than yours: {weaker}"] if weaker else []
         compared += [f"stricter than yours: {stricter}"] if stricter else []
@@ -66,7 +66,7 @@ def policy_text(policy: Policy) -> str:
 
 
 def weaker_rules(policy: Policy, other: Policy) -> list[str]:
-    """Return the rules by which a policy lets numbers through that the other one refuses."""
+    """Return the rules by which a policy accepts numbers that the other one refuses."""
     rules = []
     if policy.min_replicates < other.min_replicates:
         rules.append(f"min_replicates {policy.min_replicates} instead of {other.min_replicates}")
@@ -82,7 +82,7 @@ def weaker_rules(policy: Policy, other: Policy) -> list[str]:
 
 
 class ClaimCheck(Model):
-    """What `bench claim verify` tells."""
+    """The answer of `bench claim verify`."""
 
     claim_id: str
     label: str
@@ -96,12 +96,12 @@ class ClaimCheck(Model):
 
 
 def trace_claim(workspace: WorkspaceFolder, claim_id: str, token: str) -> LineageTrace:
-    """The four steps of a claim of this workspace; the first is its file."""
+    """Return the four steps of a claim of this workspace; the first is its file."""
     return check_claim(workspace, claim_id, token)[0]
 
 
 def check_claim(workspace: WorkspaceFolder, claim_id: str, token: str) -> tuple[LineageTrace, PolicyVerdict | None]:
-    """The same, and the claim by the policy that the workspace has now."""
+    """Return the same, and the claim judged by the present policy of the workspace."""
     path = claim_path(workspace, claim_id)
     place = path.relative_to(workspace.root).as_posix()
     try:
@@ -123,9 +123,9 @@ def walk(
     own: Policy | None,
     packed: Mapping[str, str] | None = None,
 ) -> tuple[LineageTrace, PolicyVerdict | None]:
-    """From the claim to the bytes. Nothing that it says is believed: all of it comes out of its trials again.
+    """Trace a claim to the bytes. Nothing in it is trusted: everything is recomputed from its trials.
 
-    `own` is the policy of the verifier, by which it is judged, too; None: by that of its maker alone.
+    `own` is the policy of the verifier, which also judges it; None: only the policy of its maker does.
     """
     says = [f"{place}: {claim.statement}", claim.label]
     says += [f"contract {item.name} {item.digest[:12]}: {item.mode} of {item.asked}" for item in claim.contracts]
@@ -140,7 +140,7 @@ def walk(
         if steps[0].ok:
             problems, notes, verdict = _restate(warehouse, claim, folder_of, own)
             says += notes
-    except (BenchError, ValueError, KeyError, TypeError) as error:  # of tables that only look like ours
+    except (BenchError, ValueError, KeyError, TypeError) as error:  # from tables that only look like ours
         problems = [f"it can't be computed again: {getattr(error, 'message', repr(error))}"]
     if verdict:
         says += verdict.sentences
@@ -151,7 +151,7 @@ def walk(
 
 
 def _problems_of_claim(claim: Claim) -> list[str]:
-    """What can be seen of a claim by itself."""
+    """Return problems that are visible in the claim alone."""
     problems = []
     sql = claim.spec.sql
     if sql != POINTS and hashlib.sha256(sql.encode()).hexdigest() not in EARLIER_QUERIES:
@@ -174,7 +174,7 @@ def _problems_of_claim(claim: Claim) -> list[str]:
 def _restate(
     warehouse: Warehouse, claim: Claim, folder_of: Callable[[Mapping[str, Any]], TrialFolder], own: Policy | None
 ) -> tuple[list[str], list[str], PolicyVerdict | None]:
-    """Make the claim again from the rows that its query gives: what is not the same, and what else to say."""
+    """Make the claim again from the rows of its query. Return what differs, notes, and the verdict by policies."""
     every_row = warehouse.query_again(claim.spec).dicts()
     rows = []
     for cell in claim.cells:
@@ -192,7 +192,8 @@ def _restate(
     lacking = {reason.code: reason.message for reason in basis.judge(claim.policy, folder_of)}
     stated = {reason.code for reason in claim.reasons}
     wrong = [f"it lacks {code} ({message})" for code, message in lacking.items() if code not in stated]
-    if not _of_another_version(claim):  # which may have asked for more: a claim that admits too much is no false one
+    # another version may have required more: a claim that admits too much is not false
+    if not _of_another_version(claim):
         wrong += [f"it does not lack {code}" for code in sorted(stated - lacking.keys())]
     if wrong:
         problems.append(f"its label does not hold: judged again by its own policy, {'; '.join(wrong)}")
@@ -204,7 +205,9 @@ def _restate(
 
 
 def _recompute(claim: Claim, rows: Sequence[Mapping[str, Any]], again: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """By the definition of intervals that it was made with; by each that there was, where it does not say."""
+    """Recompute a claim by its definition of intervals, or by each definition if it names none. Return problems and
+    notes.
+    """
     if claim.definition is not None and claim.definition > DEFINITION:
         known = f"benchhouse {__version__} knows {DEFINITION} at most: use the newer one that made it"
         return [f"made with definition {claim.definition} of intervals; {known}"], []
@@ -223,7 +226,7 @@ def _recompute(claim: Claim, rows: Sequence[Mapping[str, Any]], again: dict[str,
 
 
 def _differing(claim: Claim, again: dict[str, Any]) -> list[str]:
-    reworded = _of_another_version(claim)  # which may word it otherwise; the numbers count
+    reworded = _of_another_version(claim)  # another version may phrase the statement differently; the numbers count
     return [
         f"{name} is {_short(getattr(claim, name))}, computed again {_short(value)}"
         for name, value in again.items()
