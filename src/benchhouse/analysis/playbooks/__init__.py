@@ -1,6 +1,6 @@
-"""Playbooks: from symptoms and signals of a point to its most likely cause, or none. Pure; one file and one line each.
+"""Playbooks: from symptoms and signals of a point to its most likely cause, or none. Pure; one file and one entry each.
 
-A diagnosis needs a number that got worse for sure and a signal that moved far outside its repetitions' spread.
+A diagnosis needs a number that surely got worse and a signal that moved far outside its repetitions' spread.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,10 @@ _ORDER = ("strong", "moderate", "weak")
 
 
 def diagnose(case: ComparedPoint) -> list[PointDiagnosis]:
-    """What the playbooks find, the surest first; empty where there is no evidence.
+    """Return the diagnoses of the playbooks, the surest first; empty if there is no evidence.
 
-    Of those that are more than weak, one that names the node, rank or device comes first: it explains the others.
+    Among those with more than weak certainty, one that names the node, rank, or device comes first: it explains the
+    others.
     """
     named = [diagnosis for ask in PLAYBOOKS.values() if (diagnosis := ask(case))]
     return sorted(named, key=lambda item: (item.certainty == "weak", not item.suspect, _ORDER.index(item.certainty)))

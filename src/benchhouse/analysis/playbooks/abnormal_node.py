@@ -1,7 +1,7 @@
-"""The node of one trial that is not as its peers are, by series that tell why a node may be slow. No base is needed.
+"""Find the node of one trial that differs from its peers, by series that explain a slow node. No base is needed.
 
-Windows of the trial's time stand for repetitions. Only nodes that do the same work are compared: one that holds a
-server, or uses another amount of CPU, differs for a reason that is not its own.
+Windows of the trial's time serve as repetitions. Only nodes with the same work are compared: one that runs a server, or
+uses a different amount of CPU, differs for a legitimate reason.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,8 +15,8 @@ from benchhouse.schema.telemetry import AbnormalNode
 
 LEAST_WINDOWS = LEAST_TRIALS + 1
 _FEWEST_PEERS = 3
-_ALIKE = 2.0  # times the median's CPU time, up or down
-_IDLE = 0.05  # cores: nodes that use less are alike
+_ALIKE = 2.0  # factor relative to the median CPU time, up or down
+_IDLE = 0.05  # cores: nodes that use less count as equal
 
 
 class NodeSeries(NamedTuple):
@@ -30,9 +30,9 @@ class NodeSeries(NamedTuple):
 
 
 def find_abnormal(rows: Iterable[NodeSeries], servers: Collection[str]) -> AbnormalNode | None:
-    """The node that stands out farthest, None where none does; `servers` are nodes that hold one.
+    """Return the node that deviates most, None if no node does; `servers` are nodes that run one.
 
-    `rows` have as many windows each. Scopes are those of a node: `trial` is what the trial runs there.
+    All `rows` have equally many windows. Scopes are relative to a node: `trial` is the trial's part on that node.
     """
     rows = [row for row in rows if len(row.values) >= LEAST_WINDOWS and row.node not in servers]
     peers = _same_work(rows)
@@ -63,7 +63,7 @@ def _same_work(rows: Sequence[NodeSeries]) -> set[str]:
 
 
 def _odd(clue: Clue, members: Mapping[str, Sequence[float]]) -> Outlier | None:
-    """What hits all nodes in a window alike is taken out first."""
+    """Return the outlier, after subtracting what affects all nodes in a window equally."""
     if len(members) < _FEWEST_PEERS:
         return None
     centres = [median(window) for window in zip(*members.values(), strict=True)]

@@ -1,4 +1,4 @@
-"""Causes and the clues that speak for them; which of several has the best evidence."""
+"""Causes and the clues that support them, and the selection of the cause with the best evidence."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -23,10 +23,10 @@ _LARGEST_STRENGTH = 50.0
 
 @dataclass(frozen=True)
 class Clue:
-    """A series that speaks for a cause when it moved this way by at least so much.
+    """A series that supports a cause if it moved this way by at least this much.
 
-    `least` is in the unit of the series as it is told (of a counter, growth a second), so shares of time can be weighed
-    against each other; `normal` is what a healthy machine reads, where the base has no such series.
+    `least` is in the unit of the readings (for a counter, growth per second), so that shares of time can be weighed
+    against each other; `normal` is the reading of a healthy machine, used if the base has no such series.
     """
 
     series: str
@@ -44,14 +44,16 @@ class Clue:
         return bool(re.fullmatch(self.series, series) and re.fullmatch(self.scope or ".*", scope))
 
     def ask(self, signal: Signal, slowness: Slowness = ()) -> SignalEvidence | None:
-        """What the signal shows: a mean that moved, else, in the trials that were slow, a fault that came and went."""
+        """Return the evidence in a signal: a mean that moved, otherwise an intermittent fault in the slow trials. None
+        if neither.
+        """
         moved = find_shift(signal, self.way, self.least, self.ratio, self.stat, self.normal)
         return moved or find_hits(signal, self.way, self.least, self.ratio, self.stat, slowness)
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One answer of a playbook. Of a chain of causes the one with the least `depth` is the root."""
+    """One possible result of a playbook. In a chain of causes, the one with the smallest `depth` is the root."""
 
     name: str
     title: str
@@ -61,12 +63,12 @@ class Cause:
     next: tuple[str, ...]
     change: str
     depth: int = 0
-    both: bool = False  # whether every clue is needed, not just one
+    both: bool = False  # whether all clues are needed, not just one
 
 
 @dataclass(frozen=True)
 class ScoredCause:
-    """A cause with its evidence; `strength` is the largest shift as a multiple of what matters."""
+    """A cause with its evidence; `strength` is the largest shift as a multiple of the clue's `least`."""
 
     cause: Cause
     evidence: list[SignalEvidence]
@@ -74,9 +76,9 @@ class ScoredCause:
 
 
 def weigh(causes: Iterable[Cause], signals: Sequence[Signal], slowness: Slowness = ()) -> list[ScoredCause]:
-    """The causes that have evidence: roots before what follows from them, then the strongest first.
+    """Return the causes that have evidence: roots before their consequences, then the strongest first.
 
-    With the `slowness` of the run's trials, signals that come and go count as well.
+    With the `slowness` of the run's trials, intermittent signals count as well.
     """
     weighed = []
     for cause in causes:
@@ -104,11 +106,13 @@ def conclude(
     symptoms: Sequence[ComparedNumber],
     first: Sequence[SignalEvidence] = (),
 ) -> PointDiagnosis:
-    """The first of the weighed causes as a diagnosis; `first` is evidence that all causes of the playbook share."""
+    """Return the first of the weighed causes as a diagnosis; `first` is evidence that all causes of the
+    playbook share.
+    """
     best = weighed[0]
     certainty, reason = how_sure(best.evidence)
     steps = list(best.cause.next)
-    if all(item.hits for item in best.evidence):  # what comes and goes; twice as many trials make it moderate
+    if all(item.hits for item in best.evidence):  # intermittent; twice as many trials make it moderate
         trials = 2 * max(len(item.now) for item in best.evidence)
         again = f"Run this and the good one again with `repetitions: {trials}`, for it comes and goes"
         steps.insert(0, f"{again}: bench run {{scenario}}")
@@ -130,12 +134,15 @@ def conclude(
 
 
 def how_sure(evidence: Sequence[SignalEvidence]) -> tuple[Certainty, str]:
-    """In words: by how many signals agree, how far they moved, and how many repetitions there are."""
+    """Return the certainty and its reason: how many signals agree, how far they moved, and how many repetitions there
+    are.
+    """
     trials = min(len(item.now) if item.against == "peers" else min(len(item.base), len(item.now)) for item in evidence)
     series = len({item.series for item in evidence})
     farthest = max(item.distance for item in evidence)
     counted = [(item.p_value, item) for item in evidence if item.hits is not None and item.p_value is not None]
-    if len(counted) == len(evidence):  # never strong: trials are only counted, and the others are as the base
+    # never strong: trials are only counted, and the others are like the base
+    if len(counted) == len(evidence):
         p, best = min(counted, key=lambda pair: pair[0])
         seen = f"{series} series came and went, seen in {best.hits} of {len(best.now)} trials"
         reason = f"{seen}; chance alone does that in {p:.1%} of such pairs of runs"
@@ -149,7 +156,7 @@ def how_sure(evidence: Sequence[SignalEvidence]) -> tuple[Certainty, str]:
 
 
 def symptom_sentence(number: ComparedNumber) -> str:
-    """`latency p99: 20.1 -> 41.3 ms (+105%, 95% interval +98% to +112%)`."""
+    """Return text such as `latency p99: 20.1 -> 41.3 ms (+105%, 95% interval +98% to +112%)`."""
     unit = with_unit(number.unit)
     levels = f"{number.name}: {figure(number.base)} -> {figure(number.now)} {unit}".rstrip()
     if number.change is None:

@@ -1,5 +1,6 @@
-"""Playbook 5: the first token comes later, and the others after it as fast as before. It says where the time is lost,
-which numbers alone can tell; what loses it is for the playbooks that have series to say."""
+"""Playbook 5: the first token is later, and the following ones are as fast as before. It finds where the time is lost,
+for which numbers suffice; other playbooks, which have series, find the cause.
+"""
 
 from benchhouse.analysis.playbooks.causes import symptom_sentence
 from benchhouse.analysis.playbooks.values import ComparedNumber, ComparedPoint, PointDiagnosis
@@ -8,7 +9,8 @@ NAME = "late_first_token"
 _FIRST, _OTHERS = "ttft", ("tpot", "itl")
 _CENTRES = ("mean", "p50")
 _LEAST_CHANGE = 0.2
-_FLAT = 0.25  # of the change of the first token: tokens that became slower by more are no longer as fast as before
+# relative to the change of the first token: tokens that became slower by more are not as fast as before
+_FLAT = 0.25
 _SURE_P = 0.01
 
 

@@ -1,4 +1,4 @@
-"""Playbook 2: throughput fell and the GPUs are not busy. They wait, and the question is what for."""
+"""Playbook 2: throughput fell and the GPUs are not busy. They wait; find out for what."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _LEAST_CHANGE = 0.1
 _BUSY = r"(gpu_busy|dcgm_fi_dev_gpu_util|dcgm_fi_prof_gr_engine_active|nv_gpu_utilization)(_\d+)?"
 _LESS_BUSY = Clue(_BUSY, way="down", least=0.05, ratio=0.1)
 _LOW = 0.8
-_A_SHARE = 1.5  # above: the exporter tells percent
+_A_SHARE = 1.5  # above this, the exporter reports percent
 
 CAUSES = (
     replace(CPU_THROTTLED, says="The CPU limit of the cgroup held back the processes that feed the GPUs."),
@@ -106,7 +106,7 @@ def diagnose(case: ComparedPoint) -> PointDiagnosis | None:
 
 
 def _enough(number: ComparedNumber) -> bool:
-    """Throughput that fell, or a step that takes longer, by a tenth at least."""
+    """Whether throughput fell, or a step takes longer, by at least a tenth."""
     if number.change is None:
         return False
     slow = number.is_time and "step" in number.metric and number.stat in ("mean", "p50", "value")
@@ -114,7 +114,9 @@ def _enough(number: ComparedNumber) -> bool:
 
 
 def _waiting(case: ComparedPoint, slowness: Slowness) -> list[SignalEvidence]:
-    """GPUs that are less busy than they were, and not nearly full; all together, as what feeds them is the same."""
+    """Return evidence of GPUs that are less busy than before, and not nearly full; averaged, because all have the same
+    input.
+    """
     shown = (_LESS_BUSY.ask(signal, slowness) for signal in _together(filter(_LESS_BUSY.fits, case.signals)))
     return [
         evidence
@@ -124,9 +126,9 @@ def _waiting(case: ComparedPoint, slowness: Slowness) -> list[SignalEvidence]:
 
 
 def _together(signals: Iterable[Signal]) -> list[Signal]:
-    """One signal a series: the mean over the GPUs of each trial."""
+    """Return one signal per series: the mean over the GPUs of each trial."""
     by_series: dict[str, list[Signal]] = {}
-    for signal in signals:  # of an exporter each GPU has a series: its name ends in the number
+    for signal in signals:  # exporters have one series per GPU, whose name ends in its number
         by_series.setdefault(re.sub(r"_\d+$", "", signal.series), []).append(signal)
     together = []
     for name, same in by_series.items():

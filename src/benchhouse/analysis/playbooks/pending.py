@@ -1,4 +1,4 @@
-"""Playbook 4: jobs are pending too long. The scheduler is short of something, or asked for too much at once."""
+"""Playbook 4: jobs are pending too long. The scheduler lacks a resource, or too much was requested at once."""
 
 import re
 
@@ -102,14 +102,16 @@ def diagnose(case: ComparedPoint) -> PointDiagnosis | None:
     if result.cause == named:
         reasons = ", ".join(f"{reason} ({count})" for reason, count in case.reasons.items())
         return result.model_copy(update={"why_so_sure": f"{result.why_so_sure}; the batch system says {reasons}"})
-    # The jobs of one array share one queue: the waits of its trials are not independent, and the words say so.
+    # The jobs of one array share one queue: the waits of its trials are not independent, and the text states that.
     certainty = "moderate" if result.certainty == "strong" else "weak"
     shared = "trials of one submission share its wait"
     return result.model_copy(update={"certainty": certainty, "why_so_sure": f"{result.why_so_sure}; {shared}"})
 
 
 def _by_word_alone(case: ComparedPoint, named: str, wait: ComparedNumber) -> PointDiagnosis:
-    """No series of the scheduler was sampled; what it said of the waiting trials was kept."""
+    """Return a diagnosis from the scheduler's recorded reasons for waiting alone, because none of its series was
+    sampled.
+    """
     cause = next(cause for cause in CAUSES if cause.name == named)
     evidence = [
         SignalEvidence(
@@ -125,7 +127,7 @@ def _by_word_alone(case: ComparedPoint, named: str, wait: ComparedNumber) -> Poi
 
 
 def cause_of(reasons: dict[str, int]) -> str | None:
-    """The cause that most pending jobs name, by the batch system's own word."""
+    """Return the cause that the batch system reports for most pending jobs; None if no reason is known."""
     for reason, _ in sorted(reasons.items(), key=lambda item: -item[1]):
         for cause, pattern in _BY_REASON:
             if re.search(pattern, reason):

@@ -1,7 +1,7 @@
-"""The experiment of a diagnosis as a change of the scenario: what `bench why --try` runs. Pure.
+"""The experiment of a diagnosis as a change of the scenario, which `bench why --try` runs. Pure.
 
-A remedy changes what the cause is about and nothing of what is measured, so that its numbers may stand beside the good
-ones. Halving the load would make another test: such experiments, and those that need hands, are refused by name.
+A remedy changes the cause and nothing that is measured, so that its numbers can be compared with the good ones. Halving
+the load would be a different test: such experiments, and manual ones, are refused by name.
 """
 
 import re
@@ -21,20 +21,20 @@ _OFF: dict[Any, Any] = {"true": "false", "on": "off", "1": "0", 1: 0, "yes": "no
 
 @dataclass(frozen=True)
 class Remedy:
-    """A scenario that is changed where the cause is."""
+    """A scenario with a change that addresses the cause."""
 
     says: str
     scenario: Scenario
 
 
 class NoRemedy(Exception):  # noqa: N818 - a reason, told to the user
-    """Why the experiment of a diagnosis can't be run by itself."""
+    """The reason why the experiment of a diagnosis can't be run automatically."""
 
 
 def remedy(diagnosis: PointDiagnosis, scenario: Mapping[str, Any], nodes: Sequence[str]) -> Remedy:
-    """The scenario of a slow trial with the playbook's change in it; `nodes` are where slow trials ran.
+    """Return the scenario of a slow trial with the playbook's change; `nodes` are those where slow trials ran.
 
-    Raises NoRemedy.
+    Raise NoRemedy if the change is impossible.
     """
     kind = "straggler" if diagnosis.cause.startswith("straggler:") else diagnosis.cause
     change = _CHANGES.get(kind)
@@ -108,7 +108,7 @@ def _without_prefix_cache(scenario: Scenario, suspects: Sequence[str]) -> str:
 
 
 def _longer_warmup(scenario: Scenario, suspects: Sequence[str]) -> str:
-    """Of the load where it has one in seconds, else a trial that is not counted."""
+    """Extend the load's warm-up if it is given in seconds, otherwise add warm-up trials."""
     workload = scenario.get("workload") or {}
     seconds = workload.get("warmup")
     if isinstance(seconds, int | float) and seconds > 0 and "executions" not in workload:

@@ -1,9 +1,9 @@
-"""Whether a signal moved: far outside the spread of its repetitions and by enough to matter; or came and went.
+"""Whether a signal moved far outside the spread of its repetitions and by enough to matter, or was intermittent.
 
-A mean over trials that were hit by a fault and trials that were not has the spread of the fault itself, so no test of
-means finds it. Trials are counted instead: hit or not, in the run and in its base, by Fisher's exact test. What is hit
-is decided on both sides' values alike, so that the test is exact whatever their distribution. And the trials that were
-hit must be the slow ones: a series that comes and goes for itself explains nothing.
+A mean over trials with and without an intermittent fault includes the fault in its spread, so no test of means detects
+it. Trials are counted instead, hit or not, in the run and in its base, by Fisher's exact test. The threshold for a hit
+depends on both sides' values alike, so the test is exact whatever their distribution. In addition, the hit trials must
+be the slow ones: an intermittent series alone explains nothing.
 """
 
 import math
@@ -15,24 +15,30 @@ from benchhouse.analysis.compare import p_value
 from benchhouse.analysis.playbooks.values import SeriesReading, Signal, SignalEvidence
 from benchhouse.analysis.summary import mean, variance
 
-LEAST_TRIALS = 3  # repetitions a side: of fewer, nobody knows the spread
-FAR = 4.0  # spreads of the base's repetitions that the mean must have moved
-P = 0.01  # and Welch's test of the repetitions must say so
+LEAST_TRIALS = 3  # repetitions per side: with fewer, the spread is unknown
+FAR = 4.0  # spreads of the base's repetitions by which the mean must have moved
+P = 0.01  # and limit for the p-value of Welch's test of the repetitions
 FARTHEST = 99.0
-_LEAST_SPREAD = 0.01  # of the base's mean: what never varied at all is not known to a hair's breadth
+# share of the base's mean: minimum spread, because a series without any variation is still not known exactly
+_LEAST_SPREAD = 0.01
 _MAD = 1.4826
-_MOST_ODD = 1 / 3  # of the members: more than that is not one that lags
+_MOST_ODD = 1 / 3  # share of the members: if more deviate, they are not outliers
 
 ODD_P = 0.025
-"""A member that lags in some trials only: that it is the same one in all of these may be chance to that much."""
+"""Largest probability that a member that lags only in some trials is the same one in all of these by chance."""
 HITS_P = 0.025
-"""One-sided. Where both runs are hit at one rate, whatever it is, at most 1.3% of the pairs get there (3 to 20 trials a
-side): for one given number of hits the test has few steps, and most pairs have another number. All of the run and none
-of the base are enough at three trials, too, though that is 5% of the pairs with three hits: 1.6% of all."""
+"""One-sided limit. If both runs are hit at the same rate, at most 1.3% of pairs reach it, whatever the rate (3 to 20
+trials per side): for one given number of hits the test has few steps, and most pairs have another number. All trials of
+the run and none of the base also suffice, even with three trials, although that is 5% of the pairs with three hits:
+1.6% of all.
+"""
 SURE_P = 0.01
 _QUIET = 0.75
-"""Of the base's trials: as many of the lowest of both sides are taken as quiet, so the base may have had hiccups."""
-_SLOWER = 0.9  # of all pairs of a trial that was hit and one that was not, in the run: the first must be the slower one
+"""Share of the base's trials: this many of the lowest values of both sides count as quiet, so the base may have some
+hits.
+"""
+# share of all pairs of a hit and an unhit trial of the run in which the hit one must be slower
+_SLOWER = 0.9
 
 Slowness = Sequence[Mapping[str, float]]  # for each number that got worse: the run's trials, larger is worse
 
@@ -41,7 +47,7 @@ Stat = Literal["avg", "peak", "range"]
 
 
 class Shift(NamedTuple):
-    """How far one sample lies from another."""
+    """How far one sample is from another."""
 
     difference: float
     distance: float
@@ -49,7 +55,7 @@ class Shift(NamedTuple):
 
 
 def shift(base: Sequence[float], now: Sequence[float], way: Way, least: float, ratio: float = 0.0) -> Shift | None:
-    """From `base` to `now`, or None where it is not far, not this way, or not enough to matter.
+    """Return the shift from `base` to `now`; None if it is not far, not in this direction, or too small to matter.
 
     `least` is in the unit of the series, `ratio` a fraction of the base's mean; both must be reached.
     """
@@ -60,14 +66,16 @@ def shift(base: Sequence[float], now: Sequence[float], way: Way, least: float, r
     if (difference > 0) != (way == "up") or abs(difference) < max(least, ratio * abs(before)):
         return None
     distance = distance_of(difference, math.sqrt(variance(base, before)), before, least)
-    p = p_value(base, now, definition=2)  # by which what counts as moved was set (benchmarks/playbooks.py)
+    p = p_value(base, now, definition=2)  # the definition with which these limits were chosen (benchmarks/playbooks.py)
     return Shift(difference, distance, p) if distance >= FAR and p is not None and p <= P else None
 
 
 def find_shift(
     signal: Signal, way: Way, least: float, ratio: float, stat: Stat, normal: float | None
 ) -> SignalEvidence | None:
-    """The shift of a signal as evidence. Where the base has no such series, `normal` is what a healthy one reads."""
+    """Return the shift of a signal as evidence, or None. If the base has no such series, `normal` is the reading of a
+    healthy one.
+    """
     now, base = values(signal.now, stat), values(signal.base, stat)
     against = "base"
     if not base and normal is not None and len(now) >= LEAST_TRIALS:
@@ -87,7 +95,7 @@ def find_shift(
 
 
 def values(readings: Sequence[SeriesReading], stat: Stat) -> list[float]:
-    """One a trial; readings without extremes give their mean."""
+    """Return one value per trial; readings without extremes give their mean."""
     if stat == "peak":
         return [row.avg if row.peak is None else row.peak for row in readings]
     if stat == "range":
@@ -96,7 +104,7 @@ def values(readings: Sequence[SeriesReading], stat: Stat) -> list[float]:
 
 
 class Outlier(NamedTuple):
-    """The member that stands out among its peers."""
+    """The member that deviates from its peers."""
 
     member: str
     own: list[float]
@@ -108,9 +116,9 @@ class Outlier(NamedTuple):
 def odd_one_out(
     readings: Mapping[str, Sequence[SeriesReading]], way: Way, least: float, ratio: float, stat: Stat = "avg"
 ) -> Outlier | None:
-    """The one member of three or more that lies far from all others, this way; None where several do.
+    """Return the one member of three or more that is far from all others in this direction; None if several are.
 
-    What hits all members of a trial alike is taken out first, where every member is in every trial.
+    What affects all members of a trial equally is removed first, if every member is in every trial.
     """
     known = {name: rows for name, rows in readings.items() if len(rows) >= LEAST_TRIALS}
     if len(known) < 3:
@@ -119,7 +127,7 @@ def odd_one_out(
 
 
 def odd_of_levels(level: Mapping[str, Sequence[float]], way: Way, least: float, ratio: float) -> Outlier | None:
-    """The same, of values that can be compared as they are."""
+    """Return the same for values that can be compared directly."""
     sign = 1.0 if way == "up" else -1.0
     odd: list[Outlier] = []
     for name, own in level.items():
@@ -161,7 +169,7 @@ def _levelled(known: Mapping[str, Sequence[SeriesReading]], stat: Stat) -> dict[
 
 
 def distance_of(difference: float, spread: float, level: float, least: float) -> float:
-    """In spreads; one smaller than a hundredth of the level, or than a tenth of what matters, is taken as that."""
+    """Return the difference in spreads. The spread is at least a hundredth of the level, and a tenth of `least`."""
     smallest = max(_LEAST_SPREAD * abs(level), 0.1 * least, 1e-300)
     return min(abs(difference) / max(spread, smallest), FARTHEST)
 
@@ -171,7 +179,7 @@ def robust_spread(deviations: Sequence[float]) -> float:
 
 
 class Hits(NamedTuple):
-    """Which trials were hit, by their place; how far those of the run lie from the quiet ones."""
+    """The indexes of hit trials, and how far those of the run are from the quiet ones."""
 
     base: list[int]
     now: list[int]
@@ -180,7 +188,7 @@ class Hits(NamedTuple):
 
 
 def count_hits(base: Sequence[float], now: Sequence[float], way: Way, least: float, ratio: float = 0.0) -> Hits | None:
-    """The hits of a run beside those of its base, or None where chance or trifles may have made them."""
+    """Return the hits of a run and of its base; None if they may be due to chance or are too small."""
     if min(len(base), len(now)) < LEAST_TRIALS:
         return None
     sign = 1.0 if way == "up" else -1.0
@@ -207,7 +215,7 @@ def count_hits(base: Sequence[float], now: Sequence[float], way: Way, least: flo
 
 
 def chance(hit: int, of: int, base_hit: int, base_of: int) -> float:
-    """That so many hits or more fall on the run, were they spread over all trials by chance (Fisher, one-sided)."""
+    """Return the probability that at least `hit` of all hits fall on the run by chance (Fisher, one-sided)."""
     total = hit + base_hit
     ways = sum(math.comb(of, at) * math.comb(base_of, total - at) for at in range(hit, min(of, total) + 1))
     return ways / math.comb(of + base_of, total)
@@ -216,7 +224,7 @@ def chance(hit: int, of: int, base_hit: int, base_of: int) -> float:
 def find_hits(
     signal: Signal, way: Way, least: float, ratio: float, stat: Stat, slowness: Slowness
 ) -> SignalEvidence | None:
-    """A signal that came and went, as evidence, where the trials that it hit are the slow ones."""
+    """Return an intermittent signal as evidence if the trials that it hit are the slow ones; otherwise None."""
     base, now = values(signal.base, stat), values(signal.now, stat)
     hits = count_hits(base, now, way, least, ratio)
     if hits is None:
@@ -236,7 +244,7 @@ def find_hits(
 
 
 def _are_slow(hit: Sequence[str], slowness: Mapping[str, float]) -> bool:
-    """Whether the trials that were hit are slower than the run's others, but for few pairs; so where all were hit."""
+    """Whether the hit trials are slower than the run's others, except for few pairs; True if all were hit."""
     others = [value for trial, value in slowness.items() if trial not in hit]
     pairs = [(slowness[trial], other) for trial in hit if trial in slowness for other in others]
     return bool(slowness) and sum(own > other for own, other in pairs) >= _SLOWER * len(pairs)
@@ -245,7 +253,7 @@ def _are_slow(hit: Sequence[str], slowness: Mapping[str, float]) -> bool:
 def _evidence(
     signal: Signal, stat: Stat, base: list[float], order: Sequence[int], says: str, facts: Mapping[str, Any]
 ) -> SignalEvidence:
-    """Of the run's trials in this order."""
+    """Return evidence with the run's trials in this order."""
     about = {name: getattr(signal, name) for name in ("scope", "series", "unit", "phase")}
     now, trials = values(signal.now, stat), [reading.trial_id for reading in signal.now]
     ordered = {"now": [now[at] for at in order], "trials": [trials[at] for at in order]}
@@ -261,5 +269,5 @@ def _name(signal: Signal, stat: Stat) -> str:
 
 
 def with_unit(unit: str) -> str:
-    """With the space behind it; nothing for a bare number."""
+    """Return the unit followed by a space; empty for a bare number."""
     return "" if unit == "1" else f"{unit} "

@@ -1,4 +1,4 @@
-"""Playbook 3: steps spike and one node, rank or device is slower than its peers. All others wait for it."""
+"""Playbook 3: steps spike and one node, rank, or device is slower than its peers. All others wait for it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,8 @@ from benchhouse.analysis.playbooks.values import (
 NAME = "distributed_straggler"
 _LEAST_CHANGE = 0.05
 _SLOWER = 0.1  # how much slower than the median of its peers a member must be
-_OLD_NEWS = 0.7  # of its excess: a member that stood out that much in the base, too, did not make the run slower
+# share of its excess: a member that already deviated by this much in the base did not make the run slower
+_OLD_NEWS = 0.7
 _SLOW_SERIES = Clue(
     r".*(step_time|step_duration|collective|allreduce|all_reduce|nccl).*(?<!bytes)", ratio=_SLOWER, least=0.0
 )
@@ -27,7 +28,7 @@ _SLOW_SERIES = Clue(
 
 @dataclass(frozen=True)
 class StragglerReason:
-    """Why a member may be slow: a series by which it alone stands out."""
+    """Why a member may be slow: a series by which only this member deviates."""
 
     name: str
     title: str
@@ -78,7 +79,7 @@ _UNKNOWN = StragglerReason(
 
 
 class _MemberReadings(NamedTuple):
-    """One member's readings of a series, to be told apart by the clue from those of the same kind and group."""
+    """One member's readings of a series, which the clue compares with those of the same kind and group."""
 
     clue: Clue
     kind: str
@@ -92,7 +93,7 @@ class _MemberReadings(NamedTuple):
 
 
 class _Standout(NamedTuple):
-    """A member that stands out by one series."""
+    """A member that deviates in one series."""
 
     kind: str
     odd: Outlier
@@ -106,8 +107,8 @@ def diagnose(case: ComparedPoint) -> PointDiagnosis | None:
     slow = _slow_members(case)
     reasons = [(reason, shown) for reason in REASONS for shown in _by_reason(reason, case)]
     if slow:
-        # Which GPU a rank has is not guessed: one that alone stands out in the slow rank's trials is shown by its name.
-        # So is a node that the trainer itself tells to be slow.
+        # The GPU of a rank is not guessed: one that alone deviates in the slow rank's trials is shown by its name. The
+        # same holds for a node that the trainer itself reports as slow.
         first = next((shown for shown in slow if shown.kind == "rank"), slow[0])
         members = {first.odd.member, *(shown.odd.member for shown in slow if shown.kind == "node")}
         rank = first.kind == "rank"
@@ -116,7 +117,7 @@ def diagnose(case: ComparedPoint) -> PointDiagnosis | None:
         return _conclude(case, symptoms, first, fitting, node)
     if not reasons:
         return None
-    # No number of each member, but one device or node is not as its peers are.
+    # There is no number of each member, but one device or node differs from its peers.
     suspect = max((shown for _, shown in reasons), key=lambda shown: shown.odd.distance)
     return _conclude(case, symptoms, None, [pair for pair in reasons if pair[1].odd.member == suspect.odd.member])
 
@@ -171,11 +172,13 @@ def _slower_steps(number: ComparedNumber) -> bool:
 
 
 def _slow_members(case: ComparedPoint) -> list[_Standout]:
-    """Members that are slower than their peers, by numbers of each or by series of each rank; the slowest first."""
+    """Return members that are slower than their peers, by numbers of each or by series of each rank; the
+    slowest first.
+    """
     parts = []
     for item in case.members:
         if any(clue.fits_name("", item.metric) for reason in REASONS for clue in reason.clues):
-            continue  # why it is slow, not that it is
+            continue  # the reason for slowness, not slowness itself
         clue = _SLOW_SERIES if item.direction == "lower" else replace(_SLOW_SERIES, way="down")
         parts.append(
             _MemberReadings(
@@ -188,7 +191,7 @@ def _slow_members(case: ComparedPoint) -> list[_Standout]:
 
 
 def _by_reason(reason: StragglerReason, case: ComparedPoint) -> Iterable[_Standout]:
-    """Members that stand out by a clue of this reason: devices, ranks, and nodes where trials ran on several."""
+    """Return members that deviate by a clue of this reason: devices, ranks, and nodes if trials ran on several."""
     for clue in reason.clues:
         parts = [
             _MemberReadings(
@@ -216,7 +219,7 @@ def _part(clue: Clue, signal: Signal, kind: str, name: str) -> _MemberReadings:
 
 
 def _stand_out(parts: Iterable[_MemberReadings]) -> Iterable[_Standout]:
-    """The odd one of each group, unless it stood out as much in the base."""
+    """Yield the outlier of each group, unless it deviated as much in the base."""
     groups: dict[tuple[str, str], list[_MemberReadings]] = {}
     for part in parts:
         groups.setdefault((part.kind, part.group), []).append(part)

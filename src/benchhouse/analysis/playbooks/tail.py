@@ -1,6 +1,6 @@
-"""Playbook 1: the 99th percentile grew while the mean hardly did. Something hits few requests hard.
+"""Playbook 1: the 99th percentile grew while the mean hardly did. Something affects few requests strongly.
 
-Where the mean grew as well, a root cause is still named, with less certainty.
+If the mean grew as well, a root cause is still named, with less certainty.
 """
 
 from benchhouse.analysis.playbooks.causes import Cause, Clue, conclude, weigh
@@ -9,7 +9,8 @@ from benchhouse.analysis.playbooks.values import ComparedNumber, ComparedPoint, 
 NAME = "tail_latency_regression"
 _LEAST_CHANGE = 0.3
 _TAILS = ("p99", "p99.9")
-_MEAN_SHARE = 0.35  # of the tail's change: a mean that grew more than that is no tail alone
+# share of the tail's change: if the mean grew by more, the problem is not only in the tail
+_MEAN_SHARE = 0.35
 
 CPU_THROTTLED = Cause(
     "cpu_throttling",
@@ -151,8 +152,8 @@ def diagnose(case: ComparedPoint) -> PointDiagnosis | None:
     if tails:
         weighed = weigh(CAUSES, case.signals, case.slow_trials(tails))
         return conclude(case, NAME, weighed, tails) if weighed else None
-    # What stops a process now and then lifts the mean, too, when it does so often enough. Only what stops it says so
-    # here: a root, or a stall seen in the requests themselves.
+    # What stops a process intermittently also raises the mean if it happens often enough. Only direct evidence of stops
+    # counts here: a root cause, or a stall visible in the requests themselves.
     slower = grown(case)
     stops = [cause for cause in CAUSES if cause.depth == 0 or cause.name == "stall"]
     weighed = weigh(stops, case.signals, case.slow_trials(slower)) if slower else []
@@ -167,7 +168,7 @@ def diagnose(case: ComparedPoint) -> PointDiagnosis | None:
 
 
 def grown(case: ComparedPoint) -> list[ComparedNumber]:
-    """Latencies that are worse for sure, whichever part of them."""
+    """Return latencies of any statistic that are surely worse."""
     return [number for number in case.numbers if _longer(number)]
 
 
@@ -176,7 +177,7 @@ def _longer(number: ComparedNumber) -> bool:
 
 
 def fitting(case: ComparedPoint) -> list[ComparedNumber]:
-    """Latencies whose p99 is worse for sure while their centre moved far less."""
+    """Return latencies whose p99 is surely worse while their center moved far less."""
     centres = {number.metric: number.change for number in case.numbers if number.stat in ("mean", "p50", "value")}
     tails = []
     for number in case.numbers:

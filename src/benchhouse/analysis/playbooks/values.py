@@ -1,4 +1,4 @@
-"""What a playbook is given and what it answers: values alone, so that a diagnosis can be made again from a file."""
+"""The input and output of playbooks: plain values, so that a diagnosis can be repeated from a file."""
 
 from typing import Literal
 
@@ -6,14 +6,14 @@ from pydantic import Field
 
 from benchhouse.schema.model import Model, empty_list
 
-ALPHA = 0.05  # a symptom counts when its p-value, corrected for all that were compared, is at most this
+ALPHA = 0.05  # a symptom counts if its p-value, corrected for all compared numbers, is at most this
 
 Certainty = Literal["strong", "moderate", "weak"]
 Side = Literal["scenario", "machine", "service", "cluster", "unknown"]
 
 
 class ComparedNumber(Model):
-    """One number of a point, the run beside its base; the change is a fraction."""
+    """One number of a point in the run and in its base; the change is a fraction."""
 
     metric: str
     stat: str
@@ -37,7 +37,7 @@ class ComparedNumber(Model):
 
     @property
     def worse(self) -> bool:
-        """Worse by the interval, and by the corrected p-value."""
+        """Whether it is worse by both the interval and the corrected p-value."""
         return self.verdict == "worse" and self.p_adjusted is not None and self.p_adjusted <= ALPHA
 
     @property
@@ -74,13 +74,13 @@ class Signal(Model):
 
     @property
     def part(self) -> str:
-        """The scope as it is called on its node: `trial` of `node02/trial`, which is another node of each trial."""
+        """The scope without its node: `trial` for `node02/trial`, because the node may differ in each trial."""
         node = next((reading.node for reading in (*self.now, *self.base)), "")
         return self.scope.removeprefix(f"{node}/")
 
 
 class MemberNumber(Model):
-    """A number of one part of the job in each trial: a rank, a shard or a node."""
+    """A number of one part of the job in each trial: a rank, a shard, or a node."""
 
     kind: str = Field(description="rank, shard, worker or node.")
     name: str = Field(description="`rank 3`, or the node's name.")
@@ -92,7 +92,7 @@ class MemberNumber(Model):
 
 
 class ComparedPoint(Model):
-    """One point of a run beside its base: all that the playbooks look at."""
+    """One point of a run and its base: the complete input of the playbooks."""
 
     point: str
     numbers: list[ComparedNumber]
@@ -105,7 +105,7 @@ class ComparedPoint(Model):
     reasons: dict[str, int] = Field(default_factory=dict, description="Why jobs wait, as the batch system says.")
 
     def slow_trials(self, symptoms: "list[ComparedNumber]") -> list[dict[str, float]]:
-        """The slowness of the run's trials by each of these numbers that tells it."""
+        """Return the slowness of the run's trials by each of these numbers that has it."""
         return [self.slowness[number.name] for number in symptoms if number.name in self.slowness]
 
 
@@ -130,7 +130,7 @@ class SignalEvidence(Model):
 
 
 class PointDiagnosis(Model):
-    """What most likely made the point worse; every part of it can be looked up."""
+    """The most likely reason why the point got worse, in terms that can all be verified."""
 
     playbook: str
     cause: str = Field(description="Stable word.")
