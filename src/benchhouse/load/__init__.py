@@ -1,5 +1,5 @@
-"""The load engine: offers requests to any driver on a schedule, closed or open, and stamps what comes back.
+"""The load engine: sends requests to any driver on a schedule, closed or open loop, and stamps the answers.
 
-A shape (how much, when, for how long) and a source of requests go in; tallies, 1 s intervals and a certificate that
-says whether the load was really delivered come out. It knows no protocol and no metric of any experiment.
+Input: a shape (how much, when, for how long) and a source of requests. Output: tallies, 1 s intervals, and a
+certificate of whether the load was really delivered. It knows no protocol and no metric of any experiment.
 """

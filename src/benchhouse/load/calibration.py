@@ -1,4 +1,4 @@
-"""How much CPU this engine needs for a request on this machine, from a tenth of a second against an echo of its own."""
+"""Measures how much CPU this engine needs per request on this machine, in a tenth of a second against its own echo."""
 
 import os
 import select
@@ -16,7 +16,7 @@ from benchhouse.load.sockets import SocketLoad
 from benchhouse.load.source import Planned, RequestPool
 from benchhouse.schema.errors import BenchError
 
-_MOST_EVENTS = 64  # of an answer of the echo: more would leave too few answers
+_MOST_EVENTS = 64  # per answer of the echo: more would leave too few answers
 _SHAPE = Shape(concurrency=16, duration=0.1, warmup=0.02, timeout=1.0, processes=1)
 _REQUEST = b"GET / HTTP/1.1\r\nHost: echo\r\n\r\n"
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -29,7 +29,7 @@ _BY_HAND = "say how many load processes there are: workload: {processes: 1}"
 
 
 class _Echo:
-    """A driver whose answers are not read: what a driver makes of them is its own cost."""
+    """A driver whose answers are not parsed: parsing is a cost of each driver."""
 
     transport: ClassVar[Literal["http"]] = "http"
 
@@ -44,7 +44,7 @@ class _Echo:
 
 
 def request_cost_s(events: float) -> float:
-    """CPU seconds of a request whose answer is a stream of so many events."""
+    """Return the CPU seconds of a request whose answer is a stream of this number of events."""
     streamed = min(max(round(events), 1), _MOST_EVENTS)
     return _measure(streamed) * max(events / streamed, 1.0)
 
@@ -57,7 +57,7 @@ def _measure(events: int) -> float:
             try:
                 _echo(listener, events)
             finally:
-                os._exit(0)  # a fork: its parent's atexit handlers and frames are not its to run
+                os._exit(0)  # in a fork, the parent's atexit functions and frames must not run
         try:
             book = LoadRecord(CallTally())
             driver = _Echo(url)
@@ -72,9 +72,9 @@ def _measure(events: int) -> float:
 
 
 def _echo(listener: socket.socket, events: int) -> None:
-    """Answer on all connections in turn, an event at a time, as the streams of a server come."""
+    """Answer on all connections in turn, one event at a time, like the streams of a server."""
     clients: dict[int, socket.socket] = {}
-    left: dict[int, int] = {}  # events of answers that have begun
+    left: dict[int, int] = {}  # events of started answers
     with select.epoll() as poll:
         poll.register(listener, select.EPOLLIN)
         while (ready := poll.poll(0 if left else _GIVE_UP_S)) or left:
@@ -87,7 +87,7 @@ def _echo(listener: socket.socket, events: int) -> None:
                 elif clients[fd].recv(1024):
                     left[fd] = events
                 else:
-                    return  # the measuring is over
+                    return  # the measurement is over
             for fd, number in list(left.items()):
                 first, last = _HEAD if number == events else b"", _END if number == 1 else b""
                 clients[fd].send(first + _PIECE + last)

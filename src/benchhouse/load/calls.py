@@ -1,4 +1,4 @@
-"""What is kept of calls to a store or an index: latencies, bytes and operations, also by kind of call."""
+"""What is recorded of calls to a store or an index: latencies, bytes, and operations, also by kind of call."""
 
 from array import array
 from collections import defaultdict
@@ -13,8 +13,9 @@ from benchhouse.schema.histogram import PreparedValues
 
 
 class CallTally:
-    """Latencies count from when a call was due, `latency_sent` from when it was made (the same in a closed loop). A
-    call that failed is in no latency. The kind of a call is that of its item, where that has one."""
+    """The tally of calls. Latencies count from when a call was due, `latency_sent` from when it was made (the same in a
+    closed loop). Failed calls are excluded from every latency. The kind of a call is that of its item, if that has one.
+    """
 
     def __init__(self, slo: Slo | None = None) -> None:
         self.slo = slo
@@ -33,7 +34,7 @@ class CallTally:
         return missed(self.slo, {"latency": call.ended_ns - call.due_ns} if reply.error is None else None)
 
     def add_many(self, ended: list[tuple[Call, CallResult]]) -> None:
-        """All of them good and measured."""
+        """Add calls that are all good and measured."""
         self.calls += len(ended)
         sending = [call.sending_ns + call.waited_ns for call, _ in ended]
         late = [call.late_ns + call.sending_ns + call.waited_ns for call, _ in ended]
@@ -50,7 +51,7 @@ class CallTally:
                 self.bytes_by_kind[kind] += reply.size
 
     def count_answers(self, answers: Answers) -> "tuple[array[int], PreparedValues]":
-        """As `add_many` of such calls, without their kinds; they have no bytes and no first byte. Their latencies."""
+        """Do the same as `add_many`, without kinds, bytes, and first bytes. Return the latencies."""
         latencies = array("q", map(sub, answers.ended_ns, answers.sent_ns))
         known = measured(latencies)
         self.calls += len(latencies)

@@ -1,7 +1,8 @@
-"""Load clients: agents that stand by on other nodes, as jobs of their own, and lend their node to one load at a time.
+"""Load clients: agents that wait on other nodes, in their own jobs, and lend their node to one load at a time.
 
-`python -m benchhouse.load.clients HOST PORT` is the agent. Whoever knows its secret may have it start
-`benchhouse.load.node` with the connection as its standard input and output; when the connection ends, so does that.
+`python -m benchhouse.load.clients HOST PORT` is the agent. A caller that knows its secret can have it start
+`benchhouse.load.node` with the connection as its standard input and output; when the connection ends, that process
+ends.
 """
 
 import hmac
@@ -39,10 +40,10 @@ RECIPE = Recipe(
 
 
 class LoadNodeConnection:
-    """A link to `benchhouse.load.node` that an agent has started."""
+    """A link to `benchhouse.load.node`, started by an agent."""
 
     def __init__(self, address: str, arguments: Sequence[str]) -> None:
-        """Raises BenchError where nobody is there, or where it is not the client of this address."""
+        """Connect. Raises BenchError if there is no server, or not the load client of this address."""
         parts = urlsplit(address)
         self._where = f"{parts.hostname}:{parts.port}"
         try:
@@ -73,7 +74,7 @@ class LoadNodeConnection:
 
 
 def serve(host: str, port: int, secret: str) -> None:
-    """Be the agent: one load at a time; a second one is told that it is in use."""
+    """Run the agent: one load at a time; a second caller gets the answer that it is in use."""
     with socket.create_server((host, port)) as listener:
         print(f"load client on {host}:{port}", flush=True)
         poll = select.poll()
@@ -96,7 +97,7 @@ def serve(host: str, port: int, secret: str) -> None:
 
 
 class _ClientSession:
-    """The load that an agent works for."""
+    """The load that an agent currently serves."""
 
     def __init__(self, connection: socket.socket, arguments: Sequence[str]) -> None:
         self._connection = connection
@@ -109,7 +110,7 @@ class _ClientSession:
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """With all load processes below it."""
+        """End the session with all load processes below it."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         code = self._process.wait()
@@ -121,7 +122,7 @@ class _ClientSession:
 
 
 def _greet(connection: socket.socket, secret: str, *, busy: bool) -> _ClientSession | None:
-    """Have it proved that whoever asks knows the secret; what is asked for is not even read otherwise."""
+    """Verify that the caller knows the secret; otherwise its request is not even read."""
     try:
         connection.settimeout(_GREETING_S)
         challenge = secrets.token_hex(32)
@@ -145,7 +146,7 @@ def _proof(secret: str, challenge: str) -> str:
 
 
 def _line(connection: socket.socket) -> str:
-    """Byte by byte: what follows it is for somebody else."""
+    """Read a line byte by byte, because what follows belongs to another reader."""
     line = bytearray()
     while (byte := connection.recv(1)) and byte != b"\n" and len(line) < _LONGEST:
         line += byte

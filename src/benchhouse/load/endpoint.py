@@ -1,4 +1,4 @@
-"""Endpoint: where connections go, found before any time is measured. Place: what became of them at one of several."""
+"""Endpoints: addresses of connections, resolved before any time is measured; and statistics per endpoint of several."""
 
 import socket
 import ssl
@@ -16,19 +16,21 @@ _PROBE_S = 2.0
 
 @dataclass(frozen=True)
 class EndpointServers:
-    """Where the connections of an HTTP driver go; of a driver that connects by itself, only where its server is."""
+    """The servers for the connections of an HTTP driver; for a driver with its own connections, only their
+    addresses."""
 
     urls: tuple[str, ...] = ()
-    """Of several servers that the connections are spread over; none: the driver's own."""
+    """Several servers over which the connections are spread; empty: the driver's own."""
     verify_tls: bool = True
 
     def endpoints(self, own: str) -> "list[HttpEndpoint]":
-        """Raises BenchError where an address is none or can't be resolved."""
+        """Return the endpoints. Raises BenchError if an address is invalid or can't be resolved."""
         return [HttpEndpoint(url, verify=self.verify_tls) for url in self.urls or (own,)]
 
 
 class HttpEndpoint:
-    """An http:// or https:// address, resolved once. Of several addresses of a host, the first that answers is used."""
+    """An http:// or https:// address, resolved once. If the host has several addresses, the first that answers is
+    used."""
 
     def __init__(self, url: str, *, verify: bool = True) -> None:
         url, _ = split_userinfo(url)
@@ -54,7 +56,7 @@ class HttpEndpoint:
 
 
 def _first_that_answers(addresses: list[tuple[int, tuple[Any, ...]]]) -> tuple[int, tuple[Any, ...]]:
-    """`localhost` is mostly two addresses, and many servers listen on one of them."""
+    """Return the first address that answers: `localhost` mostly has two, and many servers listen on only one."""
     for family, address in addresses if len(addresses) > 1 else ():
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.settimeout(_PROBE_S)
@@ -65,19 +67,19 @@ def _first_that_answers(addresses: list[tuple[int, tuple[Any, ...]]]) -> tuple[i
 
 @dataclass
 class EndpointStats:
-    """What became of the load at one of several endpoints; warm-up and cool-down are in it."""
+    """The results of the load at one of several endpoints, including warm-up and cool-down."""
 
     connections: int = 0
-    refused: int = 0  # connections that could not be made
+    refused: int = 0  # connections that could not be opened
     good: int = 0
     errors: Counter[str] = field(default_factory=Counter)
-    why: str = ""  # the first connection that could not be made
-    refused_ns: int = 0  # the last
+    why: str = ""  # reason of the first connection that could not be opened
+    refused_ns: int = 0  # time of the last one
     good_ns: int = 0
 
     @property
     def gone(self) -> bool:
-        """Whether the last that was heard of it is that it takes no connection."""
+        """Whether the last result of this endpoint was a failed connection."""
         return self.refused_ns > self.good_ns
 
     def refuse(self, why: str) -> None:
@@ -86,7 +88,7 @@ class EndpointStats:
         self.why = self.why or why
 
     def note(self, error: str | None, ended_ns: int) -> None:
-        """How a request ended."""
+        """Count how a request ended."""
         if error is None:
             self.good += 1
             self.good_ns = ended_ns

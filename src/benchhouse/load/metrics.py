@@ -1,4 +1,4 @@
-"""Declarations of metrics in one line each, and those that every load experiment has."""
+"""Functions that declare metrics in one line, and the metrics of every load experiment."""
 
 from benchhouse.schema.experiment import Metric, Role
 
@@ -6,12 +6,12 @@ FROM_DUE = "from the time the request was due (open loop) or sent (closed loop)"
 
 
 def higher(name: str, unit: str, formula: str, role: Role | None = None, *, primary: bool = False) -> Metric:
-    """A metric of which more is better."""
+    """Declare a metric for which higher is better."""
     return Metric(name=name, unit=unit, direction="higher", formula=formula, role=role, primary=primary)
 
 
 def lower(name: str, unit: str, formula: str, role: Role | None = None, *, primary: bool = False) -> Metric:
-    """A metric of which less is better."""
+    """Declare a metric for which lower is better."""
     return Metric(name=name, unit=unit, direction="lower", formula=formula, role=role, primary=primary)
 
 

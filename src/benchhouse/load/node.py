@@ -20,7 +20,7 @@ _BEAT_S = 0.25
 
 def main(folder: Path, node: str, shards: list[int]) -> int:
     pipe = os.dup(1)
-    os.dup2(2, 1)  # what a driver prints goes to the log, not to whoever reads our lines
+    os.dup2(2, 1)  # a driver's output goes to the log, not to the reader of our lines
 
     def send(line: str) -> None:
         os.write(pipe, f"{line}\n".encode())
@@ -62,17 +62,17 @@ def main(folder: Path, node: str, shards: list[int]) -> int:
 
 
 def _edge(send: Callable[[str], None]) -> int:
-    """When to start, in this node's own time; until then, answers what time it is here."""
+    """Return the start time on this node's own clock; until it arrives, answer with the time here."""
     while line := sys.stdin.buffer.readline():
         if line == b"clock\n":
             send(f"{monotonic_ns()} {time_ns()}")
         elif line.startswith(b"edge "):
             return int(line.split()[1])
-    sys.exit(1)  # nobody is left to start for
+    sys.exit(1)  # the caller is gone
 
 
 def _beat(pulse: Pulse, shards: list[int], edge_ns: int, over: threading.Event, send: Callable[[str], None]) -> None:
-    """What is last known of them, for whoever has to do without this node."""
+    """Send the last known state of the load processes, in case this node is lost."""
     while not over.wait(_BEAT_S):
         last = {number: pulse.last(number, "", edge_ns) for number in shards}
         send(f"beat {json.dumps({number: lost.model_dump() for number, lost in last.items()})}")

@@ -1,6 +1,6 @@
-"""One row a request, when asked for: spooled as fixed-width records during the load, made into Parquet after it.
+"""Optional rows per request: spooled as fixed-width records during the load, converted to Parquet after it.
 
-Writing Parquet needs pyarrow, which is larger than the whole load process: so a process of its own does it.
+Writing Parquet needs pyarrow, which is larger than the whole load process, so a separate process does it.
 """
 
 import os
@@ -19,7 +19,7 @@ _MISSING = -1
 _TIMES = ("due_ns", "sent_ns", "first_output_ns", "last_output_ns", "ended_ns")
 _TOKENS = ("input_tokens", "output_tokens", "cached_tokens")
 _RECORD = struct.Struct("<qqqqqqqqiiiid?24s")
-_COLUMNS = (  # of a record, as numpy has them
+_COLUMNS = (  # of a record, as NumPy types
     *((name, "<i8") for name in ("index", *_TIMES, "size", "window_ns")),
     *((name, "<i4") for name in ("events", *_TOKENS)),
     ("count", "<f8"), ("measured", "?"), ("error", "S24"),
@@ -49,9 +49,9 @@ class Spool:
 
 
 def write_parquet(spools: list[Path], path: Path, trace: str = "") -> None:
-    """All spooled records as one Parquet file, times in seconds of the window. Spools are removed.
+    """Write all spooled records to one Parquet file, with times in seconds of the window, and remove the spools.
 
-    `trace`: how the ids began that the requests were sent with; empty: they had none.
+    `trace` is the prefix of the ids that the requests were sent with; empty if they had none.
     """
     pid = os.fork()
     if pid == 0:
@@ -62,7 +62,7 @@ def write_parquet(spools: list[Path], path: Path, trace: str = "") -> None:
         except Exception:  # noqa: BLE001 - this process ends here, and says why
             traceback.print_exc()
         finally:
-            os._exit(code)  # a fork: what its parent registered with atexit, and its frames above, are not its to run
+            os._exit(code)  # in a fork, the parent's atexit functions and frames must not run
     _, status = os.waitpid(pid, 0)
     if status:
         code = os.waitstatus_to_exitcode(status)
@@ -82,7 +82,7 @@ def _convert(spools: list[Path], path: Path, trace: str) -> None:
     for spool in spools:
         with spool.open("rb") as file:
             while block := file.read(_ROWS_AT_A_TIME * layout.itemsize):
-                whole = len(block) // layout.itemsize  # a process that was killed leaves a part of a record
+                whole = len(block) // layout.itemsize  # a process that was killed leaves a partial record
                 table = _table(numpy.frombuffer(block, layout, whole), pyarrow, trace)
                 writer = writer or pyarrow.parquet.ParquetWriter(path, table.schema, compression="zstd")
                 writer.write_table(table)
@@ -91,7 +91,7 @@ def _convert(spools: list[Path], path: Path, trace: str) -> None:
 
 
 def _table(rows: Any, pyarrow: Any, trace: str) -> Any:
-    """Columns for people: seconds from the start of the window, null for what is not known."""
+    """Return readable columns: seconds from the start of the window, null for unknown values."""
     columns: dict[str, Any] = {"index": rows["index"], "measured": rows["measured"]}
     for name in _TIMES:
         seconds = (rows[name] - rows["window_ns"]) / 1e9

@@ -1,4 +1,4 @@
-"""Shape: how much load, when, and for how long. The part of a workload that every load experiment shares."""
+"""The shape of a load: how much, when, and for how long; the part of a workload that all load experiments share."""
 
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from benchhouse.schema.service import is_mention
 
 MAX_IN_FLIGHT = 4096
 MOST = {"concurrency": 100_000, "rps": 1e6}
-"""The largest loads that can be asked for."""
+"""The largest loads that can be requested."""
 ERROR_LIMIT_S, ERROR_SHARE = 0.001, 0.02
 ErrorLimit = Annotated[
     Seconds,
@@ -27,12 +27,12 @@ ErrorShare = Annotated[float, Field(gt=0, le=1, description="The same, as a shar
 MOST_PROCESSES = 256
 PLACES = ("own", "others", "all")
 CLIENT = "client://"
-"""How the address of a load client begins."""
+"""Prefix of the address of a load client."""
 _DEFAULT_DURATION_S = 10.0
 
 
 def _auto_or_a_number(given: Any) -> Any:
-    """One clear message, where a union would give one for each of its kinds."""
+    """Validate with one clear message; a union would give one per member."""
     number = int(given) if isinstance(given, str) and given.isdecimal() else given
     if number == "auto" or (type(number) is int and 1 <= number <= MOST_PROCESSES):
         return number
@@ -51,7 +51,7 @@ Processes = Annotated[
 
 
 class Shape(Model):
-    """Closed loop with `concurrency`, open loop with `rps` (or a trace); `duration` or `requests` says for how long."""
+    """Closed loop with `concurrency`, open loop with `rps` (or a trace); `duration` or `requests` sets the length."""
 
     concurrency: int | None = Field(
         None, ge=1, le=MOST["concurrency"], description="Closed loop: requests in flight at any time."
@@ -110,7 +110,7 @@ class Shape(Model):
         if self.shards > (self.concurrency or self.max_in_flight):
             raise ValueError(f"{self.shards} processes need at least as many requests in flight")
         if self.open_loop and not isinstance(self.law, TraceArrivals):
-            self.law.course(self.rps, self.schedule_s)  # says what is missing, before anything runs
+            self.law.course(self.rps, self.schedule_s)  # raises if something is missing, before anything runs
         return self
 
     @property
@@ -123,22 +123,22 @@ class Shape(Model):
 
     @property
     def law(self) -> Kind:
-        """The law by which requests of an open loop are due."""
+        """The distribution of the due times of an open loop's requests."""
         return self.arrivals or Poisson()
 
     @property
     def shards(self) -> int:
-        """Load processes as a number; one as long as `auto` has not been settled (`process_count.py`)."""
+        """Number of load processes; 1 until `auto` has been decided (`process_count.py`)."""
         return 1 if self.processes == "auto" else self.processes
 
     @property
     def window_s(self) -> float | None:
-        """Length of the measured window; None where a number of requests ends it."""
+        """Length of the measured window; None if a number of requests ends it."""
         return None if self.requests else self.duration or _DEFAULT_DURATION_S
 
     @property
     def schedule_s(self) -> float | None:
-        """Length of the whole load, warm-up and cool-down included; None where a number of requests ends it."""
+        """Length of the whole load, including warm-up and cool-down; None if a number of requests ends it."""
         return None if self.window_s is None else self.warmup + self.window_s + self.cooldown
 
     @property

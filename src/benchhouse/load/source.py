@@ -1,4 +1,4 @@
-"""Source: where the engine takes its requests from."""
+"""Sources: the requests for the engine."""
 
 from collections.abc import Iterator, Sequence
 from itertools import count, cycle
@@ -9,8 +9,8 @@ from benchhouse.load.protocols.calls import BodySink, CallResult
 
 
 class Planned(NamedTuple):
-    """A request, ready to be sent: the item for whoever counts, the bytes for an HTTP driver, followed by large content
-    piece by piece. An answer that need not be kept goes into a sink."""
+    """A prepared request: the item for the tally, the bytes for an HTTP driver, then large content piece by piece. An
+    answer that need not be kept goes into a sink."""
 
     item: Any
     data: bytes = b""
@@ -22,9 +22,9 @@ class RequestSource(Protocol):
     """Requests by number. All load processes together use each number once, in any order."""
 
     seed: int
-    needs_replies: bool  # whether the next request depends on what came back
-    events: float  # of one answer, as far as that is known: tokens of a stream, else 1
-    alone: str  # why one load process must make all requests; empty where several may
+    needs_replies: bool  # whether the next request depends on the previous answer
+    events: float  # expected events per answer: tokens of a stream, otherwise 1
+    alone: str  # why one load process must make all requests; empty if several may
 
     def take(self, index: int) -> Planned: ...
 
@@ -32,7 +32,7 @@ class RequestSource(Protocol):
 
 
 class RequestPool:
-    """Requests made before the measured time, used in turn."""
+    """Requests that are created before the measured time, used in turn."""
 
     needs_replies = False
 
@@ -44,7 +44,8 @@ class RequestPool:
         return self._planned[index % len(self._planned)]
 
     def following(self, first: int, step: int) -> Iterator[tuple[int, Any]]:
-        """Numbers and items of one load process, as `take` has them, without a line of Python for each."""
+        """Yield numbers and items of one load process, the same as from `take`, without running Python code for
+        each."""
         size = len(self._planned)
         turn = [self._planned[(first + at * step) % size].item for at in range(size // gcd(step, size))]
         return zip(count(first, step), cycle(turn), strict=False)

@@ -1,4 +1,5 @@
-"""Processes and what bounds them: forking, owners that outlive their process, trees, cgroups, leftovers of the killed.
+"""Processes and their limits: forking, owners that outlive their process, trees, cgroups, leftovers of killed
+processes.
 
-Process ids and owners go in; what was ended comes out. Used by whatever starts processes, on any node.
+Used by everything that starts processes, on any node.
 """

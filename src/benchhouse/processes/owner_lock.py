@@ -1,4 +1,4 @@
-"""A lock that one process holds at a time: the file names it, and the lock goes with the process."""
+"""A lock that one process holds at a time: its file contains the owner, and the lock ends with the process."""
 
 import contextlib
 import fcntl
@@ -13,14 +13,14 @@ from benchhouse.schema.errors import BenchError
 
 
 class OwnerLock:
-    """Of what one process works on; also says who that is."""
+    """The lock of something that one process works on; its file identifies the owner."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._handle: int | None = None
 
     def take(self) -> bool:
-        """Whether it is ours now; raises OSError where the file can't be written."""
+        """Take the lock. Return whether it is ours now. Raises OSError if the file can't be written."""
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         if not _lock(handle):
             os.close(handle)
@@ -36,30 +36,30 @@ class OwnerLock:
         self._handle = None
 
     def owner(self) -> int | None:
-        """Process id of who holds it, or None. 0: it has not written it yet, or is of another machine or container,
-        whose numbers mean other processes here."""
+        """Return the pid of the owner, or None if there is none. 0 means that the owner has not written it yet, or is
+        on another machine or container, where the number means a different process."""
         try:
             handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:  # nothing else: an owner that can't be seen is not none
+        except FileNotFoundError:  # no other error: an owner that can't be seen may exist
             return None
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return None
         except BlockingIOError:
-            text = os.pread(handle, 100, 0).decode()  # of the one before, in the moment after the lock was taken
+            text = os.pread(handle, 100, 0).decode()  # right after the lock was taken, the text is the previous owner's
             return pid_here(text) or 0
         finally:
             os.close(handle)
 
 
 def interrupt(owner: Callable[[], int | None], what: str, wait_s: float) -> int | None:
-    """End whoever works on something, as Ctrl-C does; its process id, None where nobody worked on it."""
+    """End the process that works on something, as Ctrl-C does. Return its pid; None if there was none."""
     deadline = time.monotonic() + wait_s
     told: int | None = None
     while (pid := owner()) is not None:
         if pid and pid != told:
             try:
-                with contextlib.suppress(ProcessLookupError):  # it has ended since we looked
+                with contextlib.suppress(ProcessLookupError):  # it has ended in the meantime
                     os.kill(pid, signal.SIGINT)
             except PermissionError as error:
                 raise BenchError(
@@ -77,7 +77,7 @@ def interrupt(owner: Callable[[], int | None], what: str, wait_s: float) -> int 
 
 
 def _lock(handle: int) -> bool:
-    """Take the lock; one who only looks whether it is held (`owner`) holds it for a moment, so try more than once."""
+    """Take the lock. Callers of `owner` hold it for a moment, so this tries more than once."""
     for _ in range(20):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""How runtimes bring packages to where a worker runs: by uv where there is one, else by pip; ours is never copied."""
+"""How runtimes install packages where a worker runs: with uv if available, otherwise pip; ours is never copied."""
 
 import os
 import shutil
@@ -32,7 +32,8 @@ def find_uv() -> str | None:
 
 
 def run_installer(command: list[str], failure: str, hint: str) -> str:
-    """What the command prints. It runs without what would let the packages of this process into the build."""
+    """Return the output of the command. It runs without variables that would expose this process's packages to the
+    build."""
     kept = {key: item for key, item in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
     completed = subprocess.run(command, capture_output=True, check=False, env=kept)
     if completed.returncode:
@@ -42,7 +43,7 @@ def run_installer(command: list[str], failure: str, hint: str) -> str:
 
 
 def distribution_metadata() -> dict[str, str]:
-    """The files of our distribution by which its drivers and experiments are found."""
+    """Return the files of our distribution by which its drivers and experiments are found."""
     ours = distribution("benchhouse")
     return {name: ours.read_text(name) or "" for name in ("METADATA", "entry_points.txt")}
 
@@ -56,9 +57,9 @@ def write_own_metadata(site: Path) -> None:
 
 @contextmanager
 def make_whole(folder: Path) -> Iterator[Path]:
-    """A folder that nobody ever sees half made: what is put into the one given gets its name in the end.
+    """Create a folder that is never visible incomplete: the yielded folder gets its final name at the end.
 
-    `start.py` in it brings what it holds to a Python. Where another process was faster, its folder stays.
+    Its `start.py` makes the contents available to a Python. If another process was faster, its folder stays.
     """
     made = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(made, ignore_errors=True)

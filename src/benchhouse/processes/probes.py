@@ -1,4 +1,5 @@
-"""Whether a server is up: asked as its recipe says, often enough that hardly any time is lost, and never hanging."""
+"""Checks whether a server is up, as its recipe defines: often, so that little time is lost, and without ever
+hanging."""
 
 import contextlib
 import re
@@ -21,7 +22,7 @@ _SERVING = b"\x08\x01"  # grpc.health.v1.HealthCheckResponse: status 1
 
 
 class ServerProbe:
-    """Asks one server. `places` fills in its ports; `log` gives the last lines that it wrote."""
+    """Probes one server. `places` contains its ports; `log` returns the last lines that it wrote."""
 
     def __init__(
         self,
@@ -29,7 +30,7 @@ class ServerProbe:
         endpoint: str,
         places: dict[str, str],
         log: Callable[[int], str],
-        command: Sequence[str] | None = None,  # the words of the probe's command where a container is in between
+        command: Sequence[str] | None = None,  # the probe's command if a container is in between
     ) -> None:
         self.ready, self.places = ready, places
         self.url = fill(ready.url, places) or endpoint
@@ -37,7 +38,7 @@ class ServerProbe:
         self._host = places.get("host", LOOPBACK)
         self._command = command or [fill(word, places) for word in ready.command]
         self._log = log
-        self.answers = {  # one question; raises BenchError where it can't be asked here at all
+        self.answers = {  # one probe; raises BenchError if it is impossible on this machine
             "http": self._by_http, "tcp": self._by_port, "grpc": self._by_grpc, "sql": self._by_sql,
             "log": self._by_log, "command": self._by_command,
         }[ready.kind]  # fmt: skip
@@ -46,7 +47,7 @@ class ServerProbe:
 
     @property
     def question(self) -> str:
-        """What is asked, for people."""
+        """What is probed, for people."""
         if self.ready.kind == "tcp":
             return f"port {self._port}"
         if self.ready.kind == "log":
@@ -55,14 +56,15 @@ class ServerProbe:
 
     @property
     def flaps(self) -> str:
-        """How it came and went while it was waited for, as a message; else nothing."""
+        """How the server came and went during the wait, as a message; otherwise empty."""
         if not self._good:
             return ""
         often = f"{self.ready.in_a_row} times in a row"
         return f"it was up {self._good} of the {self._times} times that it was asked, and never {often}"
 
     def wait(self, ended: Callable[[], int | None]) -> bool:
-        """Ask until it is up, so many times in a row as the recipe says; False when the time is over or it `ended`."""
+        """Probe until it is up as many times in a row as the recipe requires. Return False at the timeout, or if it
+        `ended`."""
         deadline = monotonic() + self.ready.timeout
         pause, in_a_row = _FIRST_PAUSE_S, 0
         while ended() is None:
@@ -88,7 +90,7 @@ class ServerProbe:
         return False
 
     def _by_http(self) -> bool:
-        from benchhouse.http.client import HttpClient, NoAnswer  # other kinds of probes do not pay for it
+        from benchhouse.http.client import HttpClient, NoAnswer  # other kinds of probes avoid the import
 
         if self._client is None:
             self._client = HttpClient(_ANSWER_S, verify_tls=self.ready.verify_tls, redirects=True)
@@ -100,7 +102,7 @@ class ServerProbe:
         return re.search(self.ready.pattern, self._log(_LOG_LINES), re.MULTILINE) is not None
 
     def _by_grpc(self) -> bool:
-        """The standard health service, without its generated code: an empty question, and one small field."""
+        """Probe the standard health service without its generated code: an empty request, and one small field."""
         try:
             import grpc
         except ImportError as error:

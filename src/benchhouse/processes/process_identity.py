@@ -1,4 +1,4 @@
-"""Who owns a lock, a cgroup, a process: a name for one process that stays true after it has ended."""
+"""The identity of an owner of a lock, cgroup, or process: it stays unique after that process has ended."""
 
 import os
 import re
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from benchhouse.processes.tree import alive, start_time
 
-OWNER = "BENCHHOUSE_OWNER"  # in the environment of all that an orchestrator starts: its identity
-TAG = "BENCHHOUSE_TRIAL"  # in the environment of all that a trial starts: its id
-LEFTOVERS = "benchhouse"  # how the names of cgroups and scratch folders begin
+OWNER = "BENCHHOUSE_OWNER"  # variable of everything that an orchestrator starts: its identity
+TAG = "BENCHHOUSE_TRIAL"  # variable of everything that a trial starts: its id
+LEFTOVERS = "benchhouse"  # prefix of the names of cgroups and scratch folders
 _IDENTITY = re.compile(r"p(?P<pid>\d+)-s(?P<start>\d+)-n(?P<namespace>\d+)")
 
 
 def identity() -> str:
-    """The caller: pid, start time, and the pid namespace in which these two mean something."""
+    """Return the identity of the caller: pid, start time, and the pid namespace in which these two are valid."""
     return f"p{os.getpid()}-s{start_time(os.getpid())}-n{_namespace()}"
 
 
@@ -24,7 +24,8 @@ def pid_of(text: str) -> int | None:
 
 
 def pid_here(text: str) -> int | None:
-    """Of a process that lives, as this process may call it; None of one elsewhere, whose number is another's here."""
+    """Return the pid of a living process in this pid namespace; None for other namespaces, where it means another
+    process."""
     owner = _IDENTITY.fullmatch(text)
     if owner is None or int(owner["namespace"]) != _namespace() or not alive(int(owner["pid"]), int(owner["start"])):
         return None
@@ -32,7 +33,7 @@ def pid_here(text: str) -> int | None:
 
 
 def is_gone(text: str) -> bool:
-    """Whether that process has ended; one of another pid namespace can't be judged, so it counts as alive."""
+    """Whether that process has ended. One in another pid namespace can't be checked, so it counts as alive."""
     owner = _IDENTITY.fullmatch(text)
     if owner is None or int(owner["namespace"]) != _namespace():
         return False
@@ -41,7 +42,7 @@ def is_gone(text: str) -> bool:
 
 @cache
 def boot() -> str:
-    """Of which boot of which machine an identity is: the first pid namespace has the same number on all of them."""
+    """Return the boot id of this machine, since the first pid namespace has the same number on all machines."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")[:12]
 
 

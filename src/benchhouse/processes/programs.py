@@ -1,4 +1,4 @@
-"""Where a program is on this machine, and which version it has."""
+"""Finds a program on this machine, and its version."""
 
 import glob
 import os
@@ -18,7 +18,8 @@ _ANSWER_S = 10.0
 
 
 def locate(places: Iterable[str]) -> str | None:
-    """The first that is here: `package:path/inside`, a path with `*` (the last of its matches), or a name on PATH."""
+    """Return the first that exists: `package:path/inside`, a path with `*` (the last of its matches), or a name on
+    PATH."""
     return next(filter(None, map(_look, places)), None)
 
 
@@ -35,7 +36,8 @@ def _look(place: str) -> str | None:
 
 
 def find_program(recipe: Recipe, chosen: str | None = None) -> str:
-    """The one that the user names, else the recipe's first that is here. Raises ExperimentFailed, saying what to do."""
+    """Return the program that the user names, otherwise the recipe's first existing one. Raises ExperimentFailed with
+    advice."""
     if program := locate(recipe.program) if chosen is None else shutil.which(chosen):
         return program
     what = f"{recipe.program[0]!r} is not a program here" if recipe.program else "it comes as a container image alone"
@@ -47,7 +49,7 @@ def find_program(recipe: Recipe, chosen: str | None = None) -> str:
 
 
 def version_of(recipe: Recipe, chosen: str | None = None) -> str:
-    """The version that the program says it has; empty where it is not here or does not say."""
+    """Return the version that the program reports; empty if it is missing or reports none."""
     try:
         program = find_program(recipe, chosen)
         command = [fill(word, {"program": program, "python": sys.executable}) for word in recipe.version_command]

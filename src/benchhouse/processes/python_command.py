@@ -1,13 +1,14 @@
-"""The command that starts this Python with benchhouse once more."""
+"""The command that starts another process of this Python with benchhouse."""
 
 import sys
 from pathlib import Path
 
-START = "start.py"  # what stands for an interpreter that has benchhouse only by it: `worker_layer`, `worker_copy`
+START = "start.py"  # replaces an interpreter that only finds benchhouse through it: `worker_layer`, `worker_copy`
 
 
 def python_command() -> list[str]:
-    """To be followed by `-m MODULE`. Inside of a container our code may be on no path but that of this process."""
+    """Return the command, to be followed by `-m MODULE`. In a container, only this process may have our code on its
+    path."""
     words = sys.orig_argv[1:]
     before = words[: words.index("-m")] if "-m" in words else []
     if any(Path(word).name == START for word in before):

@@ -1,4 +1,4 @@
-"""What cgroups leave to this process: the least that its own and those above it allow."""
+"""The limits of cgroups on this process: the lowest of its own and those above it."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ _UNLIMITED = 1 << 60  # v1 writes a number near 2^63 for "no limit"
 
 
 def cpu_quota() -> float | None:
-    """Cores; None where no cgroup limits them."""
+    """Return the limit in cores; None if no cgroup has one."""
     limits = []
     for folder in _cgroups("cpu"):
         fields = (_read(folder / "cpu.max") or "").split()
@@ -20,7 +20,7 @@ def cpu_quota() -> float | None:
 
 
 def memory_limit() -> int | None:
-    """Bytes; None where no cgroup limits them."""
+    """Return the limit in bytes; None if no cgroup has one."""
     limits = []
     for folder in _cgroups("memory"):
         text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes") or ""
@@ -30,7 +30,7 @@ def memory_limit() -> int | None:
 
 
 def _cgroups(controller: str) -> list[Path]:
-    """The folders of this process's cgroup and all above it, of v2 and of the v1 controller."""
+    """Return the folders of this process's cgroup and all above it, for v2 and the v1 controller."""
     folders: list[Path] = []
     for line in (_read(Path("/proc/self/cgroup")) or "").splitlines():
         _, names, place = line.split(":", 2)
@@ -50,6 +50,6 @@ def _read(path: Path) -> str | None:
 
 
 def usable_cores() -> int:
-    """Whole cores that this process may use, by its affinity and its cgroup; at least one."""
+    """Return the whole cores that this process may use, by its affinity and its cgroup; at least one."""
     cores, quota = len(os.sched_getaffinity(0)), cpu_quota()
     return cores if quota is None else min(cores, max(int(quota), 1))

@@ -1,4 +1,4 @@
-"""Kept services: whether one still runs, by its state and by its keeper, and the job that keeps it."""
+"""Kept services: whether one still runs, by its state and its supervisor, and the batch job that runs it."""
 
 import os
 
@@ -7,7 +7,7 @@ from benchhouse.schema.service import OVER, KeeperJob, ServiceFolder, ServiceSta
 
 
 def end_of(name: str, folder: ServiceFolder) -> str:
-    """Why a kept service is over, as a message; empty while it runs, or where its state can't be read."""
+    """Return why a kept service is over, as a message; empty while it runs, or if its state can't be read."""
     state = read_state(folder)
     if state is None:
         return ""
@@ -18,12 +18,12 @@ def end_of(name: str, folder: ServiceFolder) -> str:
 
 
 def is_lost(state: ServiceState) -> bool:
-    """Whether its keeper was killed before it could say that it is over."""
+    """Whether its supervisor was killed before it could record the end."""
     return state.phase not in OVER and state.host == os.uname().nodename and is_gone(state.keeper)
 
 
 def job_of(folder: ServiceFolder) -> KeeperJob | None:
-    """The batch job that keeps it; None where a process of this machine does."""
+    """Return the batch job that runs it; None if it is a process of this machine."""
     try:
         return KeeperJob.model_validate_json(folder.job.read_bytes())
     except (OSError, ValueError):

@@ -12,13 +12,13 @@ from pathlib import Path
 from benchhouse.processes.packages import OURS, START, find_uv, make_whole
 from benchhouse.processes.worker_layer import WorkerLayer
 
-_BESIDE = ("benchhouse_client.py", "benchhouse_training.py")  # modules of ours that are lent to programs
+_BESIDE = ("benchhouse_client.py", "benchhouse_training.py")  # modules of ours that are copied for programs
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
 @functools.cache
 def _content() -> str:
-    """Digest of our code as it is now; the version alone does not change with every edit."""
+    """Return the digest of our current code; the version alone does not change with every edit."""
     total = hashlib.sha256(START.encode())
     paths = [
         os.path.join(folder, name)  # noqa: PTH118 - some 700 files, before every run
@@ -34,12 +34,12 @@ def _content() -> str:
 
 
 def code_folder(home: Path) -> Path:
-    """The folder with `benchhouse` and `start.py`, which `copy_own_code` makes."""
+    """Return the folder with `benchhouse` and `start.py`, which `copy_own_code` creates."""
     return home / f"code-{_content()}"
 
 
 def copy_own_code(home: Path) -> None:
-    """Whole or not at all; nothing where it is there."""
+    """Copy our code atomically; do nothing if the copy exists."""
     folder = code_folder(home)
     if folder.is_dir():
         return
@@ -51,7 +51,7 @@ def copy_own_code(home: Path) -> None:
 
 
 def layer_for(home: Path, python: str, machine: str, libc: str, say: Callable[[str], None]) -> Path:
-    """The folder with the packages that a worker needs beyond a bare Python of that kind."""
+    """Return the folder with the packages that a worker needs in addition to a bare Python of that kind."""
     layer = WorkerLayer(home / "layers", python, machine, libc)
     if not layer.folder.is_dir():
         say(f"installing the worker's packages for Python {python} into {layer.folder} (once)")
@@ -60,7 +60,8 @@ def layer_for(home: Path, python: str, machine: str, libc: str, say: Callable[[s
 
 
 def compile_for(python: str, folder: Path) -> None:
-    """By a Python of that version of this machine, if it has one: pods can't write there, and would compile anew."""
+    """Compile with this machine's Python of that version, if there is one: pods can't write there, and would
+    recompile."""
     if python == "{}.{}".format(*sys.version_info[:2]):
         command = [sys.executable]
     elif uv := find_uv():

@@ -1,4 +1,4 @@
-"""A worker layer: what the worker needs beyond a bare Python, in a folder that a container is shown."""
+"""A worker layer: what the worker needs in addition to a bare Python, in a folder that is bound into a container."""
 
 import functools
 import sys
@@ -27,13 +27,14 @@ _NEEDS = (
 
 @dataclass(frozen=True)
 class WorkerLayer:
-    """For one version of Python on one kind of machine; made once, with the versions that are installed here.
+    """A layer for one version of Python on one kind of machine; created once, with the versions that are installed
+    here.
 
-    Our own package is not copied: it is bound over an empty folder, so that worker and orchestrator are one version.
+    Our own package is not copied: it is bound over an empty folder, so that worker and orchestrator have one version.
     """
 
     home: Path
-    python: str  # 3.11
+    python: str  # such as 3.11
     machine: str
     libc: str
 
@@ -50,7 +51,8 @@ class WorkerLayer:
         return Bind(str(OURS), str(self.folder / "benchhouse"), read_only=True)
 
     def make(self, compile_in: Callable[[Path], None]) -> None:
-        """`compile_in` is called with the folder before it gets its name: inside, nothing can be compiled any more."""
+        """Create the layer. `compile_in` is called with the folder before it gets its name: a container can't compile
+        in it."""
         folder = self.folder
         if folder.is_dir():
             return

@@ -16,7 +16,7 @@ class ProcessRuntime:
             )
 
     def python(self, spec: RuntimeSettings, place: RuntimeContext) -> tuple[str, ...]:
-        return (sys.executable, "-P")  # a json.py in the current folder is not ours to import
+        return (sys.executable, "-P")  # a json.py in the current folder must not be imported
 
     def identity(self, spec: RuntimeSettings, place: RuntimeContext) -> str | None:
         return None

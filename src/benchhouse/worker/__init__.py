@@ -1,1 +1,1 @@
-"""What runs on the node: one trial folder in, the same folder sealed with evidence out."""
+"""What runs on the node: the input is a trial folder, the output is the same folder sealed with evidence."""

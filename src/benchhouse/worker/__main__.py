@@ -1,8 +1,8 @@
 """`python -m benchhouse.worker FOLDER` runs one trial; `--host` runs many, each in a process forked from this one.
 
-`--host --own` is the same where the orchestrator is on another node, `--task FOLDER` runs those of one task of a batch
-system, `--keep FOLDER` keeps a service, `--monitor FOLDER` is a free-standing monitor, `--sample` samples a
-node for a trial whose worker is on another one, `--agent` starts what such a trial wants to run there.
+`--host --own` is the same if the orchestrator is on another node; `--task FOLDER` runs the trials of one task of a
+batch system; `--keep FOLDER` supervises a service; `--monitor FOLDER` is a free-standing monitor; `--sample` samples a
+node for a trial whose worker is on another one; `--agent` starts the commands of such a trial.
 """
 
 import gc
@@ -16,19 +16,19 @@ from benchhouse.processes.process_identity import OWNER, identity
 
 
 def main(arguments: list[str]) -> int:
-    gc.disable()  # while it imports: there is no garbage yet
+    gc.disable()  # no garbage is created during the imports
     try:
         run = _find(arguments)
     finally:
-        gc.freeze()  # what was imported stays
+        gc.freeze()  # imported objects stay
         gc.enable()
     return run()
 
 
 def _find(arguments: list[str]) -> Callable[[], int]:
-    """The function to call, with all that it needs imported."""
-    if arguments == ["--host", "--own"]:  # before much is imported: it is imported again
-        os.environ[OWNER] = identity()  # exec keeps it: all that is started below names this process
+    """Return the function to call, with all of its imports done."""
+    if arguments == ["--host", "--own"]:  # before most imports, because they are repeated
+        os.environ[OWNER] = identity()  # exec keeps it: everything that is started below names this process
         os.execv(sys.executable, sys.orig_argv[:-1])  # noqa: S606 - the same call, flags of Python included
     from benchhouse.schema.container import ENTERED
 

@@ -1,4 +1,4 @@
-"""What a batch system or a cluster says of the job that a worker runs in, by its environment."""
+"""Facts about the job that a worker runs in, from the environment that a batch system or cluster provides."""
 
 import contextlib
 import json
@@ -20,13 +20,13 @@ PLACED = "BENCHHOUSE_PLACED"  # set by an executor whose jobs run on other nodes
 
 
 def job() -> str | None:
-    """As Slurm's own programs take it: JOB, or JOB_INDEX of an array."""
+    """Return the job id in the format of Slurm's own programs: JOB, or JOB_INDEX of an array."""
     array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get(TASK)
     return f"{array}_{index}" if array and index else os.environ.get("SLURM_JOB_ID")
 
 
 def described(submitted: str | None, started: str) -> dict[str, Any]:
-    """For meta.json; empty outside of a job. Its time in the queue is by two clocks: where negative, they differ."""
+    """Return facts for meta.json; empty outside of a job. The queue time uses two clocks: if negative, they differ."""
     about: dict[str, Any] = {key: os.environ[name] for key, name in _VARIABLES.items() if name in os.environ}
     if submitted and about:
         waited = datetime.fromisoformat(started) - datetime.fromisoformat(submitted)
@@ -35,7 +35,7 @@ def described(submitted: str | None, started: str) -> dict[str, Any]:
 
 
 def placed(executor: str, host: str) -> dict[str, str]:
-    """Where the executor put this trial: `executor`, `node`, and where it has them, its own ids."""
+    """Return where the executor put this trial: `executor`, `node`, and its own ids if it has any."""
     with contextlib.suppress(ValueError):
         place: dict[str, str] = json.loads(os.environ.get(PLACED, "{}"))
         if place.get("executor") == executor:

@@ -1,4 +1,4 @@
-"""The files of a trial's logs: `trial.jsonl`, line by line from every component, and the sinks that never raise."""
+"""The log files of a trial: `trial.jsonl`, line by line from every component, and log files that never raise."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 LINE_BYTES = 8 << 10
-NOTE_BYTES = 1 << 20  # on top of the caps: the worker's own words survive a chatty experiment
+NOTE_BYTES = 1 << 20  # in addition to the caps: the worker's own events survive a chatty experiment
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False).encode
 
@@ -18,7 +18,7 @@ def _stamp() -> str:
 
 
 class LogFile:
-    """A log file. A disk that is full is remembered in `trouble`, never raised."""
+    """A log file. Errors such as a full disk are stored in `trouble`, never raised."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,7 +27,8 @@ class LogFile:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
 
     def write(self, data: bytes | memoryview) -> bool:
-        """All or nothing: a write that fails half-way is cut off again, so that no torn line is left behind."""
+        """Write everything or nothing: a partial write is truncated again, so that no incomplete line is left
+        behind."""
         done = 0
         try:
             while done < len(data):
@@ -56,7 +57,7 @@ class LogFile:
 
 
 class Journal:
-    """`trial.jsonl`: one JSON object a line, from every component and from the worker."""
+    """`trial.jsonl`: one JSON object per line, from every component and from the worker."""
 
     def __init__(self, sink: LogFile, trial_id: str, cap_bytes: int) -> None:
         self.sink = sink
@@ -78,7 +79,7 @@ class Journal:
         row = self.head("worker") | fields
         try:
             text = _encode(row)
-        except (ValueError, TypeError):  # NaN is not JSON, nor is a tuple a key
+        except (ValueError, TypeError):  # JSON has no NaN, and no tuples as keys
             text = _encode({key: value if isinstance(value, str) else repr(value) for key, value in row.items()})
         data = text.encode("utf-8", "replace") + b"\n"
         self._note_room -= len(data)
@@ -100,7 +101,7 @@ class Journal:
 
 
 class ComponentJournal:
-    """What one component writes into the journal. Each has room of its own, so that a chatty one silences no other."""
+    """One component's part of the journal. Each has its own limit, so that a chatty one does not suppress others."""
 
     def __init__(self, journal: Journal, component: str, room_bytes: int) -> None:
         self.component = component
@@ -111,7 +112,7 @@ class ComponentJournal:
         self._room = room_bytes
 
     def add(self, stream: str, lines: list[bytes]) -> None:
-        """Lines that came in together, without their line ends."""
+        """Add lines that were received together, without their line ends."""
         head = _encode(self._journal.head(self.component) | {"stream": stream})[:-1] + ',"line":'
         rows: list[bytes] = []
         for at, line in enumerate(lines):

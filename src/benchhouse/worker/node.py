@@ -1,4 +1,4 @@
-"""What the node is: hardware, drivers, packages. Only what can really be read; the rest is null."""
+"""Facts about the node: hardware, drivers, packages. Only facts that can really be read; the rest is null."""
 
 import importlib.metadata
 import json
@@ -15,14 +15,15 @@ from benchhouse.schema.digests import digest
 
 @cache
 def enter_s() -> float | None:
-    """From the start of the script that entered the container until this was first asked; None outside of one."""
+    """Return the time from the start of the script that entered the container to the first call; None outside of
+    one."""
     began = os.environ.get(ENTERED, "")
     return time.time() - float(began) if began.replace(".", "", 1).isdigit() else None
 
 
 @cache
 def hardware() -> dict[str, Any]:
-    from benchhouse.worker.topology import node_topology  # not before `enter_s` was asked
+    from benchhouse.worker.topology import node_topology  # not before the first call of `enter_s`
 
     node = node_topology()
     return {
@@ -46,24 +47,24 @@ def drivers() -> dict[str, str | None]:
 
 @cache
 def packages() -> dict[str, str]:
-    """Installed distributions and their versions, by name."""
+    """Return the installed distributions and their versions, by name."""
     versions: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         about = distribution.metadata
-        if name := about["Name"]:  # none where its files are damaged
+        if name := about["Name"]:  # None if its files are damaged
             versions.setdefault(name, about["Version"] or "0")
     return dict(sorted(versions.items()))
 
 
 @cache
 def packages_text() -> str:
-    """As packages.json holds them."""
+    """Return the content of packages.json."""
     return json.dumps(packages(), indent=2, ensure_ascii=False) + "\n"
 
 
 @cache
 def lock_digest() -> str:
-    """Digest of the installed packages and the interpreter: equal digests, equal software."""
+    """Return the digest of the installed packages and the interpreter: equal digests mean equal software."""
     return digest({"python": sys.version, "packages": packages()})
 
 

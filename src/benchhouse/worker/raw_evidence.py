@@ -1,7 +1,7 @@
-"""raw_evidence.jsonl of a trial: scheduler events, validation probes and profiler reports, one JSON object a line.
+"""raw_evidence.jsonl of a trial: scheduler events, validation probes, and profiler reports, one JSON object per line.
 
-Each kind has a place of its own: the scheduler's events and the probes are in this file, a profiler's reports below
-`artifacts/profiles/`, each named here with its size.
+The scheduler's events and the probes are stored in this file; a profiler's reports are below `artifacts/profiles/`,
+each listed here with its size.
 """
 
 import json
@@ -28,14 +28,14 @@ Line = dict[str, Any]
 
 
 def raw_evidence(spec: TrialSpec, meta: Meta, folder: TrialFolder) -> str:
-    """The text of the file; empty where the trial has nothing of these kinds."""
+    """Return the text of the file; empty if the trial has none of these."""
     whose = {"run_id": spec.run_id, "trial_id": spec.trial_id, "benchmark_case_id": spec.benchmark_case_id}
     lines = [*_events(spec, meta), *_probes(meta), *_profiles(folder.profiles, meta)]
     return "".join(json.dumps(whose | line) + "\n" for line in lines)
 
 
 def _events(spec: TrialSpec, meta: Meta) -> Iterator[Line]:
-    """What became of the batch job or pod around the trial, each time by the clock of whoever noted it."""
+    """Yield the events of the trial's batch job or pod, each with the time of the clock that recorded it."""
     job, place = meta.slurm, meta.placed
     if not job and "job_created" not in place:
         return
@@ -55,7 +55,7 @@ def _events(spec: TrialSpec, meta: Meta) -> Iterator[Line]:
 
 
 def _stamp(job: Mapping[str, Any], key: str) -> str:
-    """Seconds since 1970, as Slurm writes them, as everything else here has it."""
+    """Convert Slurm's seconds since 1970 to the format of the other times."""
     seconds = str(job.get(key) or "")
     return datetime.fromtimestamp(int(seconds), UTC).isoformat(timespec="milliseconds") if seconds.isdigit() else ""
 

@@ -1,4 +1,4 @@
-"""Servers on Kubernetes that nobody here starts: what was behind them during a trial, as the run's process saw it."""
+"""Servers on Kubernetes that are not started here: the pods behind them during a trial, seen by the run's process."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ _UNSEEN = "nobody could see whether the same pods stayed behind"
 
 @dataclass(frozen=True)
 class ServerPodChanges:
-    """What became of a server during a trial."""
+    """The changes of a server's pods during a trial."""
 
     name: str
     facts: dict[str, Any]
@@ -24,15 +24,15 @@ class ServerPodChanges:
 
 
 class PodsBehind:
-    """Of the servers of one trial."""
+    """The pods behind the servers of one trial."""
 
     def __init__(self, patience_s: float = 10.0) -> None:
-        """How long a look is waited for that should come twice a second."""
+        """`patience_s`: how long to wait for an observation that should arrive twice a second."""
         self._patience_s = patience_s
         self._began: dict[str, tuple[Path, ServerPods]] = {}
 
     def begin(self, name: str, path: Path) -> tuple[list[str], dict[str, Any]]:
-        """Its endpoints, and what is worth keeping of it."""
+        """Return the endpoints of a server, and facts about it for the evidence."""
         try:
             last = _read(path)
         except (OSError, ValueError) as error:
@@ -46,7 +46,7 @@ class PodsBehind:
         return seen.endpoints, facts if is_fresh else facts | {"stale": True}
 
     def compare(self) -> list[ServerPodChanges]:
-        """Waits for looks that began after now, so that nothing is missed that has happened so far."""
+        """Compare with observations that started after this call, so that every earlier change is included."""
         try:
             wanted = {name: _read(path).look + 2 for name, (path, _) in self._began.items()}
             return [self._compared(name, look) for name, look in wanted.items()]
@@ -70,7 +70,8 @@ class PodsBehind:
         return ServerPodChanges(name, facts)
 
     def _wait(self, path: Path, look: int) -> tuple[ServerPods, bool]:
-        """As of that look, or a later one; False with the last there is, where none comes in time."""
+        """Wait for this observation or a later one. Return True with it, or False with the last one if none arrives in
+        time."""
         deadline = monotonic() + self._patience_s
         while (seen := _read(path)).look < look:
             if monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Which version a server's program has: asked once a machine, as some take seconds to say it."""
+"""The version of a server's program: read once per machine, because some take seconds to report it."""
 
 import contextlib
 from pathlib import Path
@@ -11,7 +11,7 @@ from benchhouse.schema.recipe import Recipe
 
 
 def cached_version(recipe: Recipe, chosen: str | None, cache: Path) -> str:
-    """From `cache`, where the same program was asked before; empty where it does not say."""
+    """Return the version, from `cache` if the same program was read before; empty if it reports none."""
     try:
         program = Path(find_program(recipe, chosen)).resolve()
         state = program.stat()
@@ -23,7 +23,7 @@ def cached_version(recipe: Recipe, chosen: str | None, cache: Path) -> str:
         return path.read_text(encoding="utf-8")
     version = version_of(recipe, chosen)
     if version:
-        with contextlib.suppress(OSError):  # a cache that can't be written is asked again
+        with contextlib.suppress(OSError):  # without a writable cache, the version is read again each time
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, version, sync=False)
     return version

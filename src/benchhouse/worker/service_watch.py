@@ -1,4 +1,4 @@
-"""Watches the services of a trial from a thread, so that a trial ends when its server does, not when a wait is over."""
+"""Watches the services of a trial in a thread, so that a trial ends with its server, not after a timeout."""
 
 import contextlib
 import os
@@ -13,24 +13,25 @@ from benchhouse.schema.service import ServiceFolder, read_state
 
 _LOOK_S = 0.2
 _SILENT_S = 60.0
-_GRACE_S = 5.0  # for the experiment to notice
+_GRACE_S = 5.0  # for the experiment to react
 
 
 class ServerDiedError(BaseException):
-    """Raised in the experiment's main thread: what serves it has ended. No `except Exception` may take it."""
+    """A server of the trial has ended; raised in the experiment's main thread. No `except Exception` may catch it."""
 
 
 class ServiceWatch:
-    """Calls into the main thread when a server that was added has ended.
+    """Interrupts the main thread when a watched server has ended.
 
-    Should the main thread be stuck in a call that nothing interrupts, `give_up` is called from this one instead.
+    If the main thread is stuck in a call that nothing interrupts, `give_up` is called from the watching thread instead.
     """
 
     def __init__(self, give_up: Callable[[str], None]) -> None:
         self._abandon = give_up
         self._processes: dict[int, Callable[[], str]] = {}  # by descriptor
         self._folders: dict[str, ServiceFolder] = {}
-        self._seen: dict[str, tuple[str, float]] = {}  # when a keeper last wrote, and our time when that was new
+        # last written state of a service supervisor, and our time when it was new
+        self._seen: dict[str, tuple[str, float]] = {}
         self._closed = threading.Event()
         self._news, self._bell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._reason = ""
@@ -40,18 +41,18 @@ class ServiceWatch:
         self._thread.start()
 
     def process(self, pid: int, died: Callable[[], str]) -> None:
-        """Watch one that this process started; `died` says how it ended."""
-        with contextlib.suppress(OSError):  # an old kernel: it is found dead at the end of the trial
+        """Watch a server that this process started; `died` returns how it ended."""
+        with contextlib.suppress(OSError):  # an old kernel: its death is found at the end of the trial
             self._processes[os.pidfd_open(pid)] = died
             os.write(self._bell, b".")
 
     def folder(self, name: str, folder: ServiceFolder) -> None:
-        """Watch one that a keeper keeps, by its state."""
+        """Watch a server with a service supervisor, by its state."""
         self._folders[name] = folder
         os.write(self._bell, b".")
 
     def close(self) -> None:
-        """From now on an end is intended."""
+        """Stop watching: from now on, servers end intentionally."""
         self._closed.set()
         os.write(self._bell, b".")
         self._thread.join()
@@ -88,7 +89,8 @@ class ServiceWatch:
         return ""
 
     def _silent(self, name: str, folder: ServiceFolder) -> str:
-        """Whether one on another node was killed with its node, as a message: it writes every few seconds."""
+        """Return a message if a server on another node was killed with its node, otherwise an empty text: its
+        supervisor writes every few seconds."""
         state = read_state(folder)
         if state is None or not state.host or state.host == os.uname().nodename:
             return ""

@@ -1,4 +1,4 @@
-"""A kept service on several nodes of its job: replicas that are spread over them, or one server that spans them."""
+"""A kept service on several nodes of its job: replicas spread over them, or one server that spans them."""
 
 import contextlib
 import os
@@ -16,23 +16,23 @@ from benchhouse.worker.trial_services import RemoteServices
 
 
 class Span:
-    """What of a service runs on the other nodes; the first node has the keeper."""
+    """The parts of a service on the other nodes; the first node has the service supervisor."""
 
     def __init__(self, path: Path, spec: ServiceSpec, logs: ServiceLogWriter, secret: str) -> None:
-        """`path`, where it writes, must be seen by all nodes."""
+        """`path`, the folder that it writes to, must be visible to all nodes."""
         self._spec, self._secret = spec, secret
         cpus = spec.recipe.resources.cpus if spec.recipe.resources else 1
         self._elsewhere = RemoteServices(path, logs, cpus, spec.interface, spec.images)
         self._remote: list[Service] = []
 
     def start(self, services: Services) -> list[Service]:
-        """Those that are to be asked, the first node's first; returns when all are up."""
+        """Start the service. Return the servers that take requests, the first node's first, when all are up."""
         spec, recipe = self._spec, self._spec.recipe
         names = nodes.names()[: recipe.scale.nodes]
         if len(names) < recipe.scale.nodes:
             message = f"{spec.id} needs {recipe.scale.nodes} nodes, and its job has {len(names)}"
             raise ExperimentFailed("too_few_nodes", message)
-        os.environ[SECRET] = self._secret  # one for all: who asks one of them may ask another
+        os.environ[SECRET] = self._secret  # one for all: a client of one may use the others
         if recipe.members:
             join = partial(self._join, names[1:])
             return services.start_all(recipe, spec.id, spec.parameters, 1, meanwhile=join)
@@ -50,12 +50,12 @@ class Span:
         self._remote = self._elsewhere.start_all(recipe, f"{self._spec.id}-member", self._spec.parameters, others, 1)
 
     def addresses(self) -> Iterator[Address]:
-        """Of replicas on other nodes, with all that it takes to ask them."""
+        """Yield the addresses of replicas on other nodes, with everything that a client needs."""
         for service in self._remote if not self._spec.recipe.members else ():
             yield from Addresses.model_validate_json(ServiceFolder(service.folder).endpoints.read_bytes()).servers
 
     def handles(self) -> Iterator[int]:
-        """A descriptor for each that can be read when it has ended; whoever takes it closes it."""
+        """Yield a descriptor for each that becomes readable when it has ended; the caller closes it."""
         for service in self._remote:
             with contextlib.suppress(ProcessLookupError):
                 yield os.pidfd_open(service.pid)
@@ -68,7 +68,7 @@ class Span:
 
 
 def member_recipe(recipe: Recipe, head: dict[str, str]) -> Recipe:
-    """What runs on each further node: up as soon as it runs, for the head tells when the whole is."""
+    """Return the recipe of each further node: up as soon as it runs, because the head reports when the whole is up."""
     changes = {
         "command": tuple(fill(word, head) for word in recipe.members),
         "members": (),

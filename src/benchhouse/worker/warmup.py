@@ -1,4 +1,4 @@
-"""What every trial needs, made once before the first of them is forked: half of a short trial would else go into it."""
+"""Prepares once, before the first trial is forked, what every trial needs: otherwise it takes half of a short trial."""
 
 import gc
 import json
@@ -25,29 +25,29 @@ _MODELS = (
 
 
 def warm_up(ref: ExperimentRef | None = None) -> None:
-    """Facts about this machine, and validators, which are otherwise built where they are first used.
+    """Collect facts about this machine, and build validators, which otherwise happens at first use.
 
-    And the experiment, where it is known and one of ours: a stranger's package may start threads, or open a device, and
-    is loaded by each trial for itself, or by the process that they share.
+    If the experiment is known and ours, it is loaded too. A third-party package may start threads or open a device, so
+    each trial loads it separately, or the process that they share does.
     """
-    gc.disable()  # what is made here stays: looking for garbage in it is a tenth of the time
+    gc.disable()  # objects created here stay: garbage collection would take a tenth of the time
     for learn in (node.packages_text, node.hardware, node.lock_digest, node.drivers, node_topology):
         learn()
-    machine.node().close()  # so that its devices are known
+    machine.node().close()  # caches its devices
     for model in _MODELS:
         model.model_rebuild()
     if ref is not None:
         _load(ref)
-    gc.freeze()  # so that no child copies pages only to mark objects in them
+    gc.freeze()  # so that no child copies pages only to mark their objects
     gc.enable()
 
 
 def warm_up_for(spec: Path) -> None:
-    """The experiment of this trial, where it may be loaded here, once for all trials that a host forks."""
+    """Load the experiment of this trial, if permitted here, once for all trials that a host forks."""
     try:
         ref = ExperimentRef.model_validate(json.loads(spec.read_bytes())["experiment"])
     except (OSError, ValueError, KeyError, TypeError):
-        return  # the trial's own worker reports what is wrong with it
+        return  # the trial's own worker reports the error
     _load_once(ref)
 
 

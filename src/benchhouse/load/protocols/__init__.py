@@ -1,4 +1,4 @@
-"""What the load engine and experiments expect of a driver: one module a kind of service, protocols and plain values.
+"""What the load engine and experiments expect of a driver: one module per kind of service, protocols and plain values.
 
-Drivers and experiments meet here and never import each other.
+Drivers and experiments both use these modules and never import each other.
 """

@@ -1,4 +1,4 @@
-"""What the S3 experiment and its driver say to each other: where the bucket is, one request, what came back."""
+"""The interface between the S3 experiment and its driver: the bucket's address, a request, and its result."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Kind = Literal["get", "put", "delete", "list", "create", "part", "complete", "ab
 
 
 class S3Target(Model):
-    """The bucket under test, how it is addressed and who asks."""
+    """The bucket under test, its address, and the credentials."""
 
     endpoint: str = Field("", description="http(s)://host:port of an S3 server; empty: SeaweedFS is started.")
     bucket: str = Field("", description="Bucket to work in, below a prefix of the trial's own.")
@@ -42,7 +42,7 @@ class S3Target(Model):
             _ = parts.port
         except ValueError as error:
             raise ValueError(f"not an address: {error}") from error
-        if "@" in parts.netloc and not (parts.username and parts.password):  # as the endpoint of a service has them
+        if "@" in parts.netloc and not (parts.username and parts.password):  # the endpoint of a service contains both
             raise ValueError(
                 "credentials don't belong into an address: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the "
                 "environment, or name other variables in access_key and secret_access_key"
@@ -55,7 +55,7 @@ class S3Target(Model):
 
 
 class ObjectContent(Protocol):
-    """Bytes of an object or of a part."""
+    """The bytes of an object or of a part."""
 
     @property
     def size(self) -> int: ...
@@ -71,14 +71,14 @@ class S3Item:
     """One request of a load."""
 
     kind: Kind
-    key: str  # of an object; of a listing, the prefix
-    content: ObjectContent | None = None  # what is sent, or what is to come back
+    key: str  # of an object; for a listing, the prefix
+    content: ObjectContent | None = None  # content to send, or expected content of the answer
     upload_id: str = ""
     part: int = 0
     etags: Sequence[str] = ()  # of all parts, to complete an upload
-    after: str = ""  # of a listing: the token of its next page
+    after: str = ""  # for a listing: the token of its next page
     page_size: int = 1000
-    operation: object = None  # what it is a part of, for whoever counts
+    operation: object = None  # the operation that it belongs to, for the tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +90,20 @@ class ListingPage:
 
 
 class S3Bucket(Protocol):
-    """Housekeeping outside of the measured time, one request after the other. All of it raises S3Refused."""
+    """Housekeeping outside of the measured time, one request after the other. All methods raise S3Refused."""
 
     def make_sure(self, create: bool) -> bool:
-        """See that the bucket is there and may be read; whether it was created."""
+        """Check that the bucket exists and is readable, or create it. Return whether it was created."""
 
     def keys(self, prefix: str) -> Iterator[str]: ...
 
     def folders(self, prefix: str) -> list[str]:
-        """What lies below `prefix`, up to the next slash; the first thousand."""
+        """Return the folders below `prefix`, up to the next slash; at most the first thousand."""
 
     def read(self, key: str) -> Iterator[bytes]: ...
 
     def remove(self, keys: Sequence[str]) -> list[str]:
-        """Remove objects; what could not be, and why."""
+        """Remove objects. Return those that could not be removed, with the reasons."""
 
     def abort_uploads(self, prefix: str) -> int: ...
 

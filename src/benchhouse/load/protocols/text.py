@@ -1,4 +1,4 @@
-"""What is asked of a server of text models: the experiment `serving.load` and its drivers share it."""
+"""Requests to a server of text models, shared by the experiment `serving.load` and its drivers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,21 +9,21 @@ from benchhouse.load.protocols.calls import HttpDriver
 
 @dataclass(frozen=True)
 class Generation:
-    """How text is asked for, and what is kept of an answer."""
+    """How text is requested, and what is kept of an answer."""
 
     api: Literal["chat", "completions"] = "chat"
     stream: bool = True
     batch: int = 1
     """Prompts in one request."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Into every request: temperature, ignore_eos, or whatever else the server knows."""
+    """Fields of every request: temperature, ignore_eos, or any other that the server supports."""
     keep_text: bool = False
     keep_thoughts: bool = False
     """With `keep_text`: the reasoning before the answer as well."""
 
 
 class TextDriver(Protocol):
-    """Makes the HTTP driver of one model on a server; `headers` overrule what the driver itself sends."""
+    """Creates the HTTP driver of one model on a server; `headers` override those of the driver."""
 
     def __call__(
         self,

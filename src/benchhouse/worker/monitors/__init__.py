@@ -1,4 +1,4 @@
-"""What the machine and the trial's processes do while a trial runs: sources are read at every tick and kept as series.
+"""What the machine and the trial's processes do during a trial: sources are read at every tick and stored as series.
 
-Sources (`schema.telemetry.Source`) go in; Parquet files and a summary come out, in the trial's `telemetry` folder.
+Input: sources (`schema.telemetry.Source`). Output: Parquet files and a summary in the trial's `telemetry` folder.
 """

@@ -1,4 +1,4 @@
-"""What the kernel counts for a trial's cgroup, v1 or v2: to the nanosecond, and whether its limits held it back."""
+"""The kernel's counters of a trial's cgroup, v1 or v2: to the nanosecond, and whether its limits throttled it."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ _OOM = _process("cgroup_oom_kills", "1", "Processes killed for want of memory.",
 
 _File = tuple[str, tuple[tuple[Series, bytes, float], ...]]
 
-# A file, then each series of it: the word before its number (none: the file is the number), and its scale.
+# A file, then each of its series: the word before its number (empty: the file is the number), and its scale.
 V2: tuple[_File, ...] = (
     ("cpu.stat", ((_CPU, b"usage_usec", 1e-6), (_THROTTLED, b"throttled_usec", 1e-6), (_PERIODS, b"nr_periods", 1.0),
                   (_HELD, b"nr_throttled", 1.0))),
@@ -34,7 +34,8 @@ _V1: dict[str, tuple[_File, ...]] = {
 
 
 class Cgroup:
-    """`folders` is that of a Cage: "v2" and v1 controllers with their folders. What is not there has no series."""
+    """A trial's cgroup as a source. `folders` are those of a Cage: "v2" and v1 controllers with their folders. Missing
+    counters have no series."""
 
     name = "trial"
 

@@ -15,7 +15,7 @@ from benchhouse.worker.monitors.rapl import Energy
 
 
 def node() -> Joined:
-    """CPU and energy at every tick; memory, disks, network, load and pressure once a second at the most."""
+    """Return CPU and energy, read at every tick; memory, disks, network, load, and pressure, at most once a second."""
     energy = Energy()
     fast: list[SeriesSource] = [Processors(), energy] if energy.series else [Processors()]
     return Joined("node", [*fast, Paced(Joined("node", besides_processors()))])

@@ -1,4 +1,4 @@
-"""What a worker and the sampler on another node of its trial say to each other: a line of JSON each."""
+"""The messages between a worker and the sampler on another node of its trial: one line of JSON each."""
 
 import time
 from array import array
@@ -12,7 +12,7 @@ from benchhouse.worker.monitors.sampler import Recording, Track
 
 
 class NodeOrder(Model):
-    """The first line that a sampler is given."""
+    """The first line that a sampler receives."""
 
     trial_id: str
     interval_s: float
@@ -20,7 +20,7 @@ class NodeOrder(Model):
 
 
 class SampleRequest(Model):
-    """Every further one; several may be asked in one."""
+    """A further line; it may contain several requests."""
 
     clock: bool = Field(False, description="Read your clocks, at once.")
     scope: str = Field("", description="Sample the process tree below `pid` under this name from now on.")
@@ -29,7 +29,7 @@ class SampleRequest(Model):
 
 
 class PartTrack(Model):
-    """Rows of one source since the last part."""
+    """Rows of one source since the last batch."""
 
     scope: str
     series: list[Series] = Field(default_factory=empty_list, description="Only in the first part that has it.")
@@ -37,7 +37,7 @@ class PartTrack(Model):
 
 
 class SampleBatch(Model):
-    """What was sampled since the last one; the counts are of the whole time."""
+    """The samples since the last batch; the counts cover the whole time."""
 
     tracks: list[PartTrack]
     zero_s: float = Field(description="What the rows' times are counted from, by the node's monotonic clock.")
@@ -48,7 +48,7 @@ class SampleBatch(Model):
 
 
 class SamplerReply(Model):
-    """What a sampler answers."""
+    """An answer of a sampler."""
 
     monotonic_s: float | None = None
     wall_s: float | None = None
@@ -57,7 +57,7 @@ class SamplerReply(Model):
 
 
 def pack(recording: Recording, known: set[str], zero_s: float, cpu_s: float) -> SampleBatch:
-    """`known` are the scopes whose series were told; it is kept up to date."""
+    """Pack a recording. `known` are the scopes whose series were already sent; it is updated."""
     tracks = []
     for track in recording.tracks:
         series = [] if track.scope in known else list(track.series)
@@ -74,7 +74,7 @@ def pack(recording: Recording, known: set[str], zero_s: float, cpu_s: float) -> 
 
 
 def unpack(part: SampleBatch, tracks: dict[str, Track]) -> None:
-    """Add its rows to `tracks`."""
+    """Add the rows of a batch to `tracks`."""
     for item in part.tracks:
         track = tracks.setdefault(item.scope, Track(item.scope, item.series))
         track.rows += array("d", b64decode(item.rows))

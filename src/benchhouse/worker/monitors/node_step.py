@@ -1,6 +1,6 @@
 """The sampler on another node of a trial: `python -m benchhouse.worker --sample`, started there by the trial's worker.
 
-It is told what to sample by its standard input and answers by its standard output; it ends with its input.
+It reads what to sample from its standard input and answers on its standard output; it ends with its input.
 """
 
 import os
@@ -14,11 +14,11 @@ from benchhouse.worker.monitors.sampler import Sampler
 from benchhouse.worker.monitors.tagged_processes import TrialProcesses
 from benchhouse.worker.monitors.tree import TRIAL, ProcessTree
 
-_PART_S = 10.0  # at most so much is lost with a node that dies
+_PART_S = 10.0  # the most that is lost with a node that dies
 
 
 def run() -> int:
-    """0 when it was told to end, 1 when its input ended before: then nobody wants to know any more."""
+    """Run the sampler. Return 0 if it was requested to end, 1 if its input ended before, so that there is no reader."""
     lines = _Lines()
     first = lines.next()
     if not first:
@@ -57,13 +57,13 @@ def _serve(sampler: Sampler, lines: "_Lines") -> int:
 
 
 class _Lines:
-    """Standard input, line by line, without a buffer that hides what `select` should see."""
+    """Standard input, line by line, without a buffer that would hide data from `select`."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def next(self, most_s: float | None = None) -> bytes | None:
-        """The next line; None where none came in time, empty at the end."""
+        """Return the next line; None if none arrived in time, empty at the end."""
         while b"\n" not in self._rest:
             if not select.select([0], [], [], most_s)[0]:
                 return None

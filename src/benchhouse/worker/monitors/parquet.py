@@ -1,7 +1,7 @@
-"""The samples of a scope as a Parquet file: a table of doubles, from the standard library alone.
+"""Writes the samples of a scope as a Parquet file: a table of doubles, with only the standard library.
 
-A worker has no pyarrow where it runs in a container: a worker layer holds pydantic and PyYAML. Where it has, importing
-it and NumPy would cost 0.25 s of CPU after each trial. Of the format this needs one row group, and a page a column.
+A worker in a container has no pyarrow: a worker layer contains pydantic and PyYAML. Elsewhere, importing pyarrow and
+NumPy would cost 0.25 s of CPU after each trial. This only needs one row group, and one page per column.
 """
 
 import struct
@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 
 Field = tuple[int, int, object]
-"""Number, type and value of a field in Thrift's compact protocol."""
+"""Number, type, and value of a field in Thrift's compact protocol."""
 
 _MAGIC = b"PAR1"
 _I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12  # types of Thrift's compact protocol
@@ -19,7 +19,7 @@ _DOUBLE, _REQUIRED, _PLAIN, _RLE, _DATA_PAGE, _GZIP = 5, 0, 0, 3, 0, 2  # of Par
 
 
 def encode(columns: Mapping[str, "array[float]"], metadata: Mapping[str, str]) -> bytes:
-    """The bytes of a table of doubles; all columns are of one length, NaN where there is no value."""
+    """Return the bytes of a table of doubles; all columns have the same length, with NaN for missing values."""
     rows = len(next(iter(columns.values())))
     out = [_MAGIC]
     offset, total, chunks = len(_MAGIC), 0, []
@@ -59,7 +59,8 @@ def _little_endian(values: "array[float]") -> bytes:
 
 
 def _struct(fields: Iterable[Field]) -> bytes:
-    """Fields in ascending order: each is its distance from the last and its type, then its value; 0 ends them."""
+    """Encode fields in ascending order: each is its distance from the previous one and its type, then its value; 0 ends
+    them."""
     out, last = bytearray(), 0
     for number, kind, value in fields:
         out.append((number - last) << 4 | kind)

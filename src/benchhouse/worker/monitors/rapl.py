@@ -1,7 +1,7 @@
 """Energy of processors and their memory, from the kernel's powercap tree: RAPL of Intel and AMD.
 
-Only packages and memory count. Cores and graphics are inside a package, `psys` has the packages in it, and
-`intel-rapl-mmio` is another way to the same counters.
+Only packages and memory count. Cores and graphics are parts of a package, `psys` includes the packages, and
+`intel-rapl-mmio` is another interface to the same counters.
 """
 
 import os
@@ -14,15 +14,15 @@ from benchhouse.schema.telemetry import Series
 from benchhouse.worker.monitors.procfs import OpenFile, series
 
 ROOT = Path("/sys/class/powercap")
-_PACKAGE, _MEMORY = "package", "dram"  # how names of zones begin
-_MOST_W = 1000.0  # of one zone: what is not read for longer may have passed its range more than once
+_PACKAGE, _MEMORY = "package", "dram"  # prefixes of zone names
+_MOST_W = 1000.0  # of one zone: if it is not read for too long, it may have exceeded its range more than once
 PACKAGES = series("cpu_energy", "J", "Energy used by processor packages.", counter=True, family="energy")
 MEMORY = series("dram_energy", "J", "Energy used by the memory of processors.", counter=True, family="energy")
 SERIES: tuple[Series, ...] = (PACKAGES, MEMORY)
 
 
 class _Zone:
-    """One counter of microjoules, which begins again at 0 after its range: minutes of a busy package."""
+    """One counter of microjoules, which restarts at 0 after its range: minutes of a busy package."""
 
     def __init__(self, folder: Path) -> None:
         self._file = OpenFile(folder / "energy_uj")
@@ -34,7 +34,7 @@ class _Zone:
         return self._last_j == self._last_j
 
     def used_j(self) -> float:
-        """Since it was opened; NaN from then on where that can't be known."""
+        """Return the energy since it was opened; NaN from the time on at which that becomes unknown."""
         read_j, now_s = _microjoules(self._file), time.monotonic()
         grown_j = read_j - self._last_j
         self._used_j += grown_j if grown_j >= 0 else grown_j + self._range_j
@@ -48,7 +48,7 @@ class _Zone:
 
 
 class Energy:
-    """All packages of the machine together, and all their memory; no series where nothing can be read."""
+    """All packages of the machine together, and all their memory; no series if nothing can be read."""
 
     name = "node"
 
@@ -72,7 +72,7 @@ class Energy:
 
 
 def unreadable_reason(root: Path = ROOT) -> str:
-    """Why there is no energy of processors; empty where there is."""
+    """Return why the energy of processors is unknown; empty if it is known."""
     if not root.is_dir():
         return f"this machine has no {root}"
     folders = _folders(root, _PACKAGE)
@@ -94,7 +94,7 @@ def _text(path: Path) -> str:
 
 
 def _microjoules(file: OpenFile, *, close: bool = False) -> float:
-    """In joules; NaN where it can't be read."""
+    """Return the value in joules; NaN if it can't be read."""
     text = file.read().strip()
     if close:
         file.close()

@@ -1,4 +1,4 @@
-"""Everything that a monitor may sample, on any machine: what dashboards and rules are made of, and what there is."""
+"""Everything that a monitor can sample on any machine, for dashboards and rules, and for the list of monitors."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ class Monitored:
 
     name: str
     ask: str
-    """How a scenario asks for it, below `monitors`."""
+    """How a scenario requests it, below `monitors`."""
     families: tuple[str, ...]
     metrics: tuple[str, ...]
-    """Series by our names; of an exporter its metrics by the names on its page."""
+    """Our names of the series; for an exporter, the names of its metrics on its page."""
     programs: str
     """What is read."""
     state: str
-    """works, or contract-tested: read from pages in the documented format, the program itself was never met."""
+    """works, or contract-tested: tested with pages in the documented format, but never with the program itself."""
 
 
 def all_series() -> list[Series]:
@@ -30,7 +30,7 @@ def all_series() -> list[Series]:
 
 
 def monitored() -> list[Monitored]:
-    """Everything that can be monitored, by name."""
+    """Return everything that can be monitored, by name."""
     own = [
         _own("node", "the kernel's /proc and /sys", _node_series()),
         _own("trial", "processes below the worker, and their cgroup", _process_series()),

@@ -1,4 +1,4 @@
-"""How long a trial's place was waited for: telemetry of the family `scheduler`, from what its executor noted."""
+"""How long a trial waited for its place: telemetry of the family `scheduler`, from the times of its executor."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 from benchhouse.schema.telemetry import Series
 from benchhouse.worker.monitors.procfs import series
 
-# Each with the times that it lies between: the first of either side that is known.
+# Each with the times before and after it: on either side, the first known time counts.
 _STEPS = (
     (series("queue_wait", "s", "Until its queue let it go.", family="scheduler"),
      ("job_created",), ("admitted", "job_started")),
@@ -20,7 +20,8 @@ SERIES: tuple[Series, ...] = tuple(item for item, _, _ in _STEPS)
 
 
 class PlaceWaits:
-    """What is over when a trial begins, so each sample says the same. A wait that clocks deny has no series."""
+    """The waits before a trial, which are over when it starts, so all samples are equal. A negative wait has no
+    series."""
 
     name = "scheduler"
 
@@ -34,7 +35,7 @@ class PlaceWaits:
         return self._values
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
 
 def _between(placed: Mapping[str, str], begins: Sequence[str], ends: Sequence[str]) -> float | None:
