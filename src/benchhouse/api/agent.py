@@ -50,7 +50,8 @@ class RunActions:
             return None
 
     def tell(self, kept: StoredSchedule) -> list[str]:
-        """Notify the channels of a schedule that fails or has recovered, and return those that know of a failure.
+        """Notify the channels of a schedule that fails or has recovered, and return the channels that know of a
+        failure.
 
         Channels that could not be reached are tried again later. Without alarms.yaml there is only a note in the
         agent's log.

@@ -54,7 +54,7 @@ class SealedFile:
 
 @dataclass(frozen=True)
 class TrialEvidence:
-    """What one sealed folder holds."""
+    """The content of one sealed folder."""
 
     trial: SealedTrial
     folder: Path

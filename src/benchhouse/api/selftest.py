@@ -1,4 +1,4 @@
-"""Run a workload against itself: the false-positive rate and the smallest visible change, kept in the workspace."""
+"""Run a workload against itself: the false-positive rate and the smallest visible change, stored in the workspace."""
 
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,10 @@ def selftest(
     repetitions: int | None,
     listener: RunListener = QUIET,
 ) -> SelftestRecord:
-    """Run a scenario (or resume what was interrupted), pair neighbours, and keep what they say.
+    """Run a scenario (or resume an interrupted selftest), compare neighboring repetitions in pairs, and record the
+    result.
 
-    Without a file, the scenario of the last run.
+    Without a file, the scenario of the last run is used.
     """
     if path is None:
         runs = list_runs(workspace)
@@ -79,7 +80,7 @@ def selftest(
 
 
 def _metrics(rows: list[dict[str, Any]], repetitions: int) -> list[SelftestMetric]:
-    """Of each metric its headline statistics; the pairs of all points together."""
+    """Return the headline statistics of each metric, from the pairs of all points together."""
     pairs: dict[tuple[str, str, str | None], list[tuple[list[float], list[float]]]] = {}
     for row in rows:
         stats = {other["stat"] for other in rows if other["metric"] == row["metric"]}

@@ -1,4 +1,4 @@
-"""`ws.servers`: recipes of servers, and servers that live until they are stopped."""
+"""`ws.servers`: recipes of servers, and servers that run until they are stopped."""
 
 import contextlib
 import os
@@ -41,33 +41,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecipeStatus:
-    """A recipe, and what of it is installed here."""
+    """A recipe, and what is installed here for it."""
 
     recipe: str
-    """Its name; empty where its file can't be read."""
+    """Name of the recipe; empty if its file can't be read."""
     version: str | None = None
     """Version of the installed program."""
     program: str | None = None
     """Path of the program; None if it is not installed, or was not looked for."""
     image: str | None = None
-    """Container image that it may be started from, with its digest where the recipe or the lock has one."""
+    """Container image that the server may be started from, with its digest if the recipe or the lock has one."""
     pinned: bool = False
     """Whether that image was pulled and pinned at this site."""
     install: str = ""
     """How to install the program."""
     licence: str = ""
     parameters: Mapping[str, str | None] = field(default_factory=dict)
-    """Default of each parameter; None where it must be given."""
+    """Default of each parameter; None if it must be given."""
     description: str = ""
     origin: str = ""
     """The file, or the distribution that ships it."""
     broken: str | None = None
-    """Why its file can't be read."""
+    """Why the file of the recipe can't be read."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server that was started by itself or is attached to a run, as its files describe it."""
+    """A server that was started on its own or is attached to a run, as its files describe it."""
 
     id: str
     recipe: str
@@ -75,23 +75,23 @@ class Server:
     phase: str
     """starting, ready, unhealthy, stopping, stopped, failed; lost: the process that kept it was killed."""
     message: str
-    """Why it is over or unhealthy."""
+    """Why it has ended or is unhealthy."""
     endpoints: tuple[str, ...]
-    """One for each replica; secrets in them are blanked."""
+    """One address per replica, with secrets blanked."""
     metrics: tuple[str, ...]
     """Addresses of the replicas' Prometheus metrics."""
     pids: tuple[int, ...]
     job: str
-    """The batch job that keeps it, else the process."""
+    """The batch job that keeps the server, otherwise the process."""
     run_id: str
-    """The run that it is attached to; empty for one that was started by itself."""
+    """The run that the server is attached to; empty if it was started on its own."""
     host: str
     started: str
-    """Time of its start, UTC."""
+    """When it started, UTC."""
     checked: str
     """When it last answered, UTC."""
     folder: str
-    """Its specification, state and logs."""
+    """The folder of its specification, state, and logs."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class StartedServer(Server):
 
 @dataclass(frozen=True)
 class CheckedServer(Server):
-    """A server that was asked by its own probe."""
+    """A server that was checked by its own probe."""
 
     healthy: bool
     """Whether every replica answered in time."""
@@ -112,14 +112,14 @@ class CheckedServer(Server):
 
 @dataclass(frozen=True)
 class StoppedServers:
-    """What was ended."""
+    """What was stopped."""
 
     stopped: tuple[str, ...]
     """Ids of the servers."""
     killed: tuple[int, ...]
     """Pids of the keepers that had to be killed."""
     swept_processes: int
-    """Processes without an owner that were ended too."""
+    """Number of processes without an owner that were ended too."""
 
 
 @dataclass(frozen=True)
@@ -127,16 +127,16 @@ class ServerOutput:
     """The last lines that a server wrote."""
 
     lines: tuple[str, ...]
-    """With their line ends; of one replica after the other."""
+    """The lines with their line ends, one replica after the other."""
     folder: Path
-    """Where all of it is."""
+    """The folder of the complete logs."""
 
 
 class Servers(VerbGroup):
-    """The servers of a workspace. They are named by their id, or the beginning of it."""
+    """The servers of a workspace. They are named by their id, or the first characters of it."""
 
     def recipes(self, *, programs: bool = True) -> list[RecipeStatus]:
-        """All recipes, with the version of each program that is installed here.
+        """Return all recipes, with the version of each program that is installed here.
 
         The programs are started to find out their versions; without `programs`, nothing is started, and neither
         programs nor versions are returned.
@@ -149,15 +149,15 @@ class Servers(VerbGroup):
         ]
 
     def recipe(self, name: str) -> Recipe:
-        """A recipe by its name or file; `recipe_text` makes a file of it."""
+        """Return a recipe by its name or file. `recipe_text` converts it to the text of a file."""
         return find_recipe(name, self._folder.recipes).recipe
 
     def validate(self, path: str | os.PathLike[str]) -> Recipe:
-        """Check the file of a recipe; every mistake is raised at once, with its place. Nothing is started."""
+        """Check the file of a recipe without starting anything. Raises BenchError with every mistake and its place."""
         return load_recipe(Path(path))
 
     def validate_text(self, text: str, name: str = "<recipe>") -> Recipe:
-        """The same of its text, for who has no file; mistakes call it by `name`."""
+        """Check the text of a recipe. Errors refer to it by `name`."""
         return validated(parse_yaml(text, name), Recipe)
 
     def start(
@@ -172,9 +172,9 @@ class Servers(VerbGroup):
     ) -> StartedServer:
         """Start a server, wait until it is ready, and leave it running.
 
-        `parameters` are of the recipe; a secret is given as `$NAME` of an environment variable. `timeout_s` is the
-        startup timeout. `placement=Placement("slurm", time_s=7200, resources={"gpus": 1})` makes it a job on a compute
-        node.
+        `parameters` are those of the recipe; a secret is given as `$NAME` of an environment variable. `timeout_s` is
+        the startup timeout. `placement=Placement("slurm", time_s=7200, resources={"gpus": 1})` makes it a job on a
+        compute node.
         """
         from benchhouse.api.execution import listener_of
 
@@ -193,11 +193,11 @@ class Servers(VerbGroup):
         return StartedServer(**vars(described(folder, state)), start_s=time.monotonic() - began)
 
     def running(self) -> list[Server]:
-        """Servers that run: those started by themselves and those attached to runs."""
+        """Return the running servers: those started on their own and those attached to runs."""
         return [_asked(folder, described(folder, state)) for folder, state in _up(every_folder(self._folder))]
 
     def check(self, server: str, *, timeout_s: float = 5.0) -> CheckedServer:
-        """Ask a server by its own probe until it answers, for at most `timeout_s` seconds."""
+        """Probe a server by its own probe until it answers, for at most `timeout_s` seconds."""
         from benchhouse.processes.probes import ServerProbe
 
         folder, state = find_server(self._folder, server)
@@ -208,7 +208,7 @@ class Servers(VerbGroup):
         ready = spec.recipe.ready.model_copy(update={"timeout": timeout_s, "in_a_row": 1})
         try:
             addresses = Addresses.model_validate_json(folder.endpoints.read_bytes()).servers
-        except OSError:  # it is starting, or on its way out
+        except OSError:  # it is starting or stopping
             addresses = []
         healthy = bool(addresses)
         for address in addresses:
@@ -217,7 +217,7 @@ class Servers(VerbGroup):
         return CheckedServer(**vars(server_now), healthy=healthy)
 
     def logs(self, server: str, *, lines: int = 50) -> ServerOutput:
-        """The last lines that a server wrote; also of one that is over."""
+        """Return the last lines that a server wrote. The server may have ended."""
         folder = find_server(self._folder, server, over_too=True)[0].path / "logs"
         texts = [line for path in sorted(folder.glob("*.log")) for line in _last_lines(path, lines)]
         return ServerOutput(tuple(texts), folder)
@@ -230,12 +230,12 @@ class Servers(VerbGroup):
         return _stopped(self._folder, [(folder, state)])
 
     def stop_all(self) -> StoppedServers:
-        """Stop every server that was started by itself; those attached to runs go on."""
+        """Stop every server that was started on its own. Servers attached to runs keep running."""
         return _stopped(self._folder, _up(list(self._folder.services.glob("*"))))
 
 
 def _up(folders: Sequence[Path]) -> list[tuple[ServiceFolder, ServiceState]]:
-    """Servers that are not over. Monitors and load clients are kept in the same way, and have commands of their own."""
+    """Return the servers that have not ended, except monitors and load clients, which have their own commands."""
     from benchhouse.load import clients
     from benchhouse.worker.monitors import standing_monitor
 
@@ -245,7 +245,7 @@ def _up(folders: Sequence[Path]) -> list[tuple[ServiceFolder, ServiceState]]:
 
 
 def _asked(folder: ServiceFolder, server: Server) -> Server:
-    """The batch system knows of a job whose node died; its files don't."""
+    """Mark a server as lost if its batch system reports that its job ended: its files don't show that its node died."""
     job = job_of(folder)
     keepers = keepers_of(job.executor, Assignment()) if job else None
     ended = keepers.gone(folder) if keepers else ""
@@ -278,12 +278,12 @@ def _status(found: FoundRecipe, images: str, programs: bool) -> RecipeStatus:
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """A recipe as the content of its file."""
+    """Return a recipe as the content of its file."""
     return dump_yaml({"schema_version": 1, **recipe.model_dump(mode="json", exclude_defaults=True)})
 
 
 def _checked_recipe(recipe: Recipe, parameters: Mapping[str, str]) -> Recipe:
-    """The recipe, if it can be started with these parameters."""
+    """Return the recipe. Raises BenchError if it can't be started with these parameters."""
     for name, message in parameter_faults(recipe, parameters):
         hint = f"{guess_hint(name, recipe.parameters)}it has: {', '.join(recipe.parameters) or 'none'}"
         raise BenchError(message, hint if name in parameters else f"give it: -p {name}=...")
@@ -310,7 +310,8 @@ def _stopped(workspace: WorkspaceFolder, servers: Sequence[tuple[ServiceFolder, 
 
 
 def find_server(workspace: WorkspaceFolder, server: str, over_too: bool = False) -> tuple[ServiceFolder, ServiceState]:
-    """By its id, or a unique beginning of it; one that is over only where none that runs is named so."""
+    """Return a server by its id or a unique beginning of it; an ended one only if no running one matches, or if
+    `over_too`."""
     states = running_states(every_folder(workspace))
     if not over_too:
         states = [(folder, state) for folder, state in states if state.phase not in OVER] or states
@@ -325,7 +326,7 @@ def find_server(workspace: WorkspaceFolder, server: str, over_too: bool = False)
 
 
 def described(folder: ServiceFolder, state: ServiceState) -> Server:
-    """A kept server, as its files tell of it."""
+    """Return a long-lived server as its files describe it."""
     run_id, job = "", job_of(folder)
     with contextlib.suppress(OSError, ValueError):
         run_id = ServiceSpec.model_validate_json(folder.spec.read_bytes()).run_id

@@ -27,17 +27,17 @@ _DURATIONS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 @dataclass(frozen=True)
 class SiteSummary:
-    """A site profile, in short."""
+    """A short description of a site profile."""
 
     site: str
-    """Its name; `(this workspace)` for the workspace's own."""
+    """Name of the profile; `(this workspace)` for the workspace's own."""
     executor: str
-    """Where jobs go by default; empty: this machine."""
+    """Where jobs run by default; empty: this machine."""
     description: str
     to_confirm: int
-    """How many of its values have to be confirmed on the site."""
+    """Number of its values that must be confirmed on the site."""
     used: bool
-    """Whether it is the one that is used where none is named."""
+    """Whether it is used when no profile is named."""
     file: str
 
 
@@ -45,7 +45,7 @@ class Sites(VerbGroup):
     """Site profiles: those that are shipped, and the workspace's own `site.yaml`."""
 
     def profiles(self) -> list[SiteSummary]:
-        """All profiles, with the one in use marked."""
+        """Return all profiles, with the one in use marked."""
         named = os.environ.get("BENCH_SITE")
         own = self._folder.site.is_file()
         files = [("(this workspace)", self._folder.site)] if own else []
@@ -58,7 +58,8 @@ class Sites(VerbGroup):
         return profiles
 
     def profile(self, site: str | None = None) -> Site:
-        """A profile by name or file, by default the one in use; `profile_text` makes a file of it."""
+        """Return a profile by name or file, by default the one in use. `profile_text` converts it to the text of a
+        file."""
         return places.site(self._folder, site)
 
     def check(
@@ -66,8 +67,8 @@ class Sites(VerbGroup):
     ) -> SiteCheck:
         """Examine this machine: Slurm, Kubernetes, modules, containers, folders, quotas, clocks.
 
-        `network` also asks whether PyPI and Docker Hub can be reached; `job` looks for Apptainer on a
-        compute node, and from a pod at the volume, by short jobs. `write` keeps the answers as a profile, in a file
+        `network` also checks whether PyPI and Docker Hub can be reached. `job` also runs short jobs that look for
+        Apptainer on a compute node and check the volume from a pod. `write` saves the results as a profile, in a file
         that must not exist yet.
         """
         site = places.site(self._folder)
@@ -79,9 +80,10 @@ class Sites(VerbGroup):
         return checked
 
     def manifests(self, **request: Any) -> list[dict[str, Any]]:
-        """Kubernetes manifests of a team's namespace, for an admin: `request` as of `NamespaceRequest`.
+        """Return Kubernetes manifests of a team's namespace, for an admin. `request` has the fields of
+        `NamespaceRequest`.
 
-        What is not given is as the profile in use says, and then as by default.
+        Fields that are not given come from the profile in use, and otherwise from the defaults.
         """
         site = places.site(self._folder)
         told = site.kubernetes
@@ -104,7 +106,7 @@ class Sites(VerbGroup):
 
 
 def _profile(probed: ProbedSite, host: str, site: Site) -> Site:
-    """The site as a profile; what could not be asked is named in `to_confirm`."""
+    """Return the site as a profile. `to_confirm` names what could not be determined."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", probed.cluster or host).strip("-.") or "here"
     return Site.model_validate(
         {
@@ -123,7 +125,7 @@ def _profile(probed: ProbedSite, host: str, site: Site) -> Site:
 
 
 def _write_profile(site: Site, path: Path) -> None:
-    """Write a profile that reads back as the same; never over a file that is there."""
+    """Write a profile that reads back as the same. An existing file is never overwritten."""
     if path.exists():
         raise BenchError(f"{path} exists already", "a profile that somebody wrote is not overwritten: move it first")
     text = profile_text(site)
@@ -135,17 +137,17 @@ def _write_profile(site: Site, path: Path) -> None:
 
 
 def profile_text(site: Site) -> str:
-    """As YAML, without what is the default anyway."""
+    """Return a profile as YAML, without default values."""
     return dump_yaml(_for_people(site.model_dump(mode="json", exclude_defaults=True)))
 
 
 def manifest_text(manifests: list[dict[str, Any]]) -> str:
-    """As YAML that `kubectl apply -f -` takes."""
+    """Return manifests as YAML for `kubectl apply -f -`."""
     return "---\n".join(dump_yaml(manifest) for manifest in manifests)
 
 
 def _for_people(value: Any, key: str = "") -> Any:
-    """Times as `2d` and sizes as `4000MiB`, where that is exact."""
+    """Return times as `2d` and sizes as `4000MiB` if that is exact, and other values unchanged."""
     if isinstance(value, dict):
         return {name: _for_people(item, name) for name, item in value.items()}
     if key in ("time", "max_time", "keep_logs") and value:

@@ -1,4 +1,4 @@
-"""Find the highest load that meets an SLO: each probe is a run of the scenario, chosen by the results so far."""
+"""Find the highest load that meets an SLO. Each probe is a run of the scenario, chosen by the results so far."""
 
 import csv
 import json
@@ -24,17 +24,17 @@ from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.quantities import parse_seconds
 
 LOADS = ("rps", "concurrency")
-_TRIES = 3  # of a probe whose trial is invalid
-# Why a trial is invalid where the client could not offer the load.
+_TRIES = 3  # for a probe whose trial is invalid
+# Failure codes of trials that are invalid because the client could not offer the load.
 _NOT_DELIVERED = ("client_saturated", "concurrency_not_reached", "not_delivered", "arrivals_bent")
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What is looked for, and how hard."""
+    """What to search for, and with how much effort."""
 
     slo: Slo
-    over: str | None = None  # what is varied; as the scenario does where it says
+    over: str | None = None  # what is varied; by default what the scenario sets
     first: float | None = None
     highest: float | None = None
     requests: int = 500_000
@@ -64,21 +64,21 @@ class UndeliveredProbe:
 
 @dataclass(frozen=True)
 class SloSearchResult:
-    """The end of a search."""
+    """The result of a search."""
 
     scenario: str
     over: str
     slo: str
     found: KneeEstimate
-    peak_power_load: float | None  # with the most throughput for its latency; no matter whether it meets the SLO
+    peak_power_load: float | None  # the load with the most throughput for its latency, whether or not it meets the SLO
     capacity: float
     probes: list[ProbeRun]
     path: Path
     undelivered: list[UndeliveredProbe]  # probes whose load the client could not offer
-    error_limit: float | None  # seconds, where the scenario takes times that can be off by more than usual
+    error_limit: float | None  # in seconds; only set if the scenario accepts times with larger errors than usual
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data, as `bench slo find --json` prints it."""
+        """Return plain data, as `bench slo find --json` prints it."""
         return asdict(self) | {"path": str(self.path)}
 
 
@@ -89,10 +89,10 @@ def find(
     each: Callable[[ProbeRun, Search], None],
     note: Callable[[str], None],
 ) -> SloSearchResult:
-    """Search; `each` is called with every probe that counts, `note` with what goes on meanwhile.
+    """Search for the load. `each` is called with every probe that counts, `note` with the progress in between.
 
-    A load that the client can't deliver bounds the search from above. Raises when the scenario has more than one point
-    or no load to vary, or when not even the lowest load can be delivered.
+    A load that the client can't deliver bounds the search from above. Raises BenchError if the scenario has more than
+    one point or no load to vary, or if not even the lowest load can be delivered.
     """
     prepared = prepare(workspace, path)
     over, first = _find_load_axis(prepared, request)
@@ -167,9 +167,9 @@ class _Prober:
     note: Callable[[str], None]
 
     def run(self, probe: LoadProbe, tries: int) -> tuple[str, TrialFolder, str]:
-        """The last run of the probe, its trial, and why the load could not be delivered; empty where it was.
+        """Return the last run of the probe, its trial, and why the load could not be delivered; empty if it was.
 
-        Each try is a run of its own.
+        Each try is a separate run.
         """
         text = _probe_text(self.prepared, self.over, probe, self.slo)
         for left in reversed(range(tries)):
@@ -200,7 +200,7 @@ class _Prober:
 
 
 def _beyond_limits(folder: TrialFolder, slo: Slo) -> str:
-    """Which times of the objective can be off by more than is taken; empty where none is."""
+    """Return which times of the objective have larger error bounds than accepted; empty if none has."""
     rows = json.loads(folder.metrics.read_bytes())["benchhouse"]["measurements"]
     limited = {(clause.metric, f"p{clause.quantile * 100:g}") for clause in slo.clauses if clause.quantile}
     off = [row for row in rows if not row.get("valid", True) and (row["metric"], row["stat"]) in limited]
@@ -223,7 +223,7 @@ def _error_limit(prepared: PreparedRun) -> float | None:
 
 
 def _offered(probe: LoadProbe, over: str, search: Search) -> str:
-    """What a probe is about to do, and how long that takes where it can be known."""
+    """Return a description of a probe that is about to start, with its duration if that can be estimated."""
     if over == "rps":
         return f"{probe.load:.4g} requests/s, {probe.requests:,} requests, about {probe.requests / probe.load:.0f} s"
     rate = max((point.delivered for point in search.result().curve), default=0.0)
@@ -232,7 +232,7 @@ def _offered(probe: LoadProbe, over: str, search: Search) -> str:
 
 
 def _probe_text(prepared: PreparedRun, over: str, probe: LoadProbe, slo: Slo) -> str:
-    """The scenario with this load, so many requests and one repetition."""
+    """Return the scenario with the load and the number of requests of this probe, and one repetition."""
     document: dict[str, Any] = dict(prepared.file.document.data)
     workload = {key: value for key, value in document.get("workload", {}).items() if key not in (*LOADS, "duration")}
     load = int(probe.load) if over == "concurrency" else probe.load
@@ -249,7 +249,7 @@ def _batches(folder: TrialFolder, slo: Slo) -> list[RequestBatch]:
 
 
 def _rate_and_latency(folder: TrialFolder) -> tuple[float, float | None]:
-    """Requests a second, and the mean latency in seconds where it was measured."""
+    """Return the requests per second, and the mean latency in seconds, or None if it was not measured."""
     rows = json.loads(folder.metrics.read_text(encoding="utf-8"))["benchhouse"]["measurements"]
     rate = next(row["value"] for row in rows if row["metric"] == "requests_per_s")
     means = [row["value"] for row in rows if row["role"] == "latency" and row["stat"] == "mean" and row["unit"] == "ms"]

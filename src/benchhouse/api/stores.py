@@ -1,4 +1,4 @@
-"""What outlives a workspace: evidence in a store, tables in a shared engine; and the care of the tables here."""
+"""What outlives a workspace: evidence in a store and tables in a shared engine; and the upkeep of the local tables."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,8 @@ class StoreCheck:
 
 
 class EvidenceStore(VerbGroup):
-    """Sealed trials in a store: `s3://bucket/prefix` or a folder. Content-addressed; nothing is ever removed."""
+    """Sealed trials in a store: `s3://bucket/prefix` or a folder. It is content-addressed, and nothing is ever
+    removed."""
 
     def push(
         self,
@@ -45,7 +46,7 @@ class EvidenceStore(VerbGroup):
         dry_run: bool = False,
         each: Callable[[Carried], None] | None = None,
     ) -> list[Carried]:
-        """Put the sealed trials of these runs (all, if none are named) into a store; safe to repeat."""
+        """Push the sealed trials of these runs (all, if none are named) to a store. It is safe to repeat."""
         return evidence_transfer.push(
             self._folder, store, runs, endpoint=endpoint, create=create, dry_run=dry_run, report=each
         )
@@ -59,11 +60,11 @@ class EvidenceStore(VerbGroup):
         dry_run: bool = False,
         each: Callable[[Carried], None] | None = None,
     ) -> list[Carried]:
-        """Bring trials of a store here, every file checked by its digest, and collect them."""
+        """Fetch trials from a store, check every file by its digest, and collect the trials."""
         return evidence_transfer.pull(self._folder, store, runs, endpoint=endpoint, dry_run=dry_run, report=each)
 
     def verify(self, store: str, runs: Sequence[str] = (), *, endpoint: str = "") -> StoreCheck:
-        """Hash every object of a store, or of these runs."""
+        """Hash every object of a store, or only those of these runs."""
         return StoreCheck(*evidence_transfer.verify(store, runs, endpoint=endpoint))
 
 
@@ -88,10 +89,10 @@ class TableInfo:
 
 
 class Tables(VerbGroup):
-    """The curated tables of a workspace; they can be made again from the evidence at any time."""
+    """The curated tables of a workspace. They can be built again from the evidence at any time."""
 
     def schema(self, table: str | None = None) -> list[TableInfo]:
-        """The tables, or one of them, column by column."""
+        """Return the tables, or one of them, with their columns."""
         from benchhouse.warehouse.tables import TABLES, VIEWS
 
         known = VIEWS | TABLES
@@ -113,7 +114,7 @@ class Tables(VerbGroup):
         ]
 
     def rebuild(self, progress: Callable[[int, int, str], None] = lambda done, total, run_id: None) -> "Rebuilt":
-        """Make all tables anew from the evidence; the bytes come out equal."""
+        """Build all tables again from the evidence. The result is identical byte for byte."""
         from benchhouse.warehouse.ingest import rebuild
 
         try:
@@ -122,7 +123,8 @@ class Tables(VerbGroup):
             raise unwritable(self._folder.warehouse, error, "bench warehouse rebuild") from error
 
     def prune(self, *, dry_run: bool) -> Pruning:
-        """Remove what retention.yaml says is too old. Without such a file it is only shown, by the usual ages."""
+        """Remove what is older than retention.yaml allows. Without such a file, only `dry_run` works, with default
+        ages."""
         from benchhouse.warehouse.retention import prune
 
         path = self._folder.root / "retention.yaml"
@@ -136,34 +138,36 @@ class Tables(VerbGroup):
         return prune(self._folder, policy, datetime.now(UTC), dry_run=dry_run)
 
     def push(self, to: str, runs: Sequence[str] = (), **options: Any) -> "list[TransferredRun]":
-        """Bring runs (all, if none are named) to the engine at `to`. Options: `dry_run`, `replace`, `say`."""
+        """Push runs (all, if none are named) to the engine at `to`. Options: `dry_run`, `replace`, `say`."""
         from benchhouse.warehouse.transfer import push
 
         return push(self._folder, to, [find_run(self._folder, run) for run in runs], **options)
 
     def share(self, *, dry_run: bool = False) -> "list[Destination]":
-        """Send what is not yet where workspace.yaml says; with `dry_run`, only what is known of it. Safe to repeat."""
+        """Send what the destinations in workspace.yaml do not have yet. With `dry_run`, only return what is known about
+        them. It is safe to repeat."""
         from benchhouse.runs import sharing
 
         return sharing.standing(self._folder) if dry_run else sharing.share(self._folder)
 
     def pull(self, origin: str, runs: Sequence[str] = (), **options: Any) -> "list[TransferredRun]":
-        """Bring runs of the engine at `origin` into these tables; their evidence stays where it is."""
+        """Pull runs from the engine at `origin` into these tables. Their evidence stays where it is."""
         from benchhouse.warehouse.transfer import pull
 
         return pull(self._folder, origin, runs, **options)
 
     def look(self, every_s: float = 30.0) -> "Followed":
-        """Bring what is new in the engine that workspace.yaml names; a server that is away is told, not raised.
+        """Pull new runs from the engine that workspace.yaml names. An unreachable server is reported in the result, not
+        raised.
 
-        `every_s` is how often that is done: `bench serve --follow`.
+        `every_s` is the interval at which this is repeated: `bench serve --follow`.
         """
         from benchhouse.runs.team_store import look
 
         return look(self._folder, every_s)
 
     def followed(self) -> "Followed | None":
-        """How it stands with that engine, by the last look; None where there was none. Nobody is asked."""
+        """Return the state of that engine at the last `look`; None if there was none. The engine is not contacted."""
         from benchhouse.runs.team_store import followed
 
         return followed(self._folder)

@@ -1,4 +1,4 @@
-"""Commands timed against each other: a scenario of the experiment `command`, made in memory and run as any."""
+"""Commands timed against each other: a scenario of the experiment `command`, made in memory and run like any other."""
 
 import shlex
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
 
 SCENARIO = "time"
-_FILE = "bench-time.yaml"  # the name that messages give the scenario; there is no such file
+_FILE = "bench-time.yaml"  # the name of the scenario in messages; there is no such file
 _MOST_ROUNDS = 10
 _METRIC = "wall_ms"
 _SEED = 20_240_229
@@ -28,7 +28,7 @@ _SEED = 20_240_229
 
 @dataclass(frozen=True)
 class TimingRequest:
-    """Which commands, and how often each is run."""
+    """Which commands are run, and how many times each."""
 
     commands: tuple[str, ...]
     names: tuple[str, ...] = ()
@@ -39,18 +39,18 @@ class TimingRequest:
 
     @property
     def rounds(self) -> int:
-        """All commands take turns, once a round; a round is a trial of each."""
+        """Number of rounds. In a round, each command runs one trial."""
         return min(self.runs, _MOST_ROUNDS)
 
     @property
     def executions(self) -> int:
-        """Of a command in a round."""
+        """Number of executions of a command per round."""
         return -(-self.runs // self.rounds)
 
 
 @dataclass(frozen=True)
 class TimedCommand:
-    """One command: wall time of an execution, mean over rounds with its 95% interval."""
+    """One command: the wall time of an execution, as the mean over rounds with its 95% interval."""
 
     name: str
     command: str
@@ -65,7 +65,7 @@ class TimedCommand:
 
 @dataclass(frozen=True)
 class Speedup:
-    """How many times longer `other` takes than `fastest`; the interval is that of 95%."""
+    """How many times longer `other` takes than `fastest`, with a 95% interval."""
 
     fastest: str
     other: str
@@ -78,7 +78,7 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Timing:
-    """What `bench time` shows; the fastest command first in `speedups`."""
+    """What `bench time` shows. `speedups` starts with the fastest command."""
 
     run_id: str
     commands: tuple[TimedCommand, ...]
@@ -88,7 +88,7 @@ class Timing:
 def run_timing(
     workspace: "Workspace", request: TimingRequest, folder: Path, listener: RunListener = QUIET
 ) -> "tuple[Run, Timing]":
-    """Run the commands in `folder`, as a new run each time: earlier ones were under other circumstances."""
+    """Run the commands in `folder`, always as a new run: earlier runs had other conditions."""
     names = _names(request)
     targets = [_target(name, command, request.shell) for name, command in zip(names, request.commands, strict=True)]
     workload: dict[str, Any] = {"executions": request.executions, "warmup": 0, "cwd": "."}
@@ -110,7 +110,7 @@ def run_timing(
 
 
 def timing(run: Run, request: TimingRequest) -> Timing:
-    """The commands that succeeded, in their order, and each of the others against the fastest."""
+    """Return the commands that succeeded, in their order, and each of the others compared with the fastest."""
     points = [point for point in run.points() if point.metric == _METRIC]
     commands, values = list[TimedCommand](), dict[str, Sequence[float]]()
     for name, command in zip(_names(request), request.commands, strict=True):
@@ -169,5 +169,5 @@ def _target(name: str, command: str, shell: bool) -> dict[str, Any]:
 
 
 def _escaped(text: str) -> str:
-    """A `$` is for the shell, not for the scenario."""
+    """Escape each `$`, which is for the shell and not for the scenario."""
     return text.replace("$", "$$")

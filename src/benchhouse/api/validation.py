@@ -12,7 +12,8 @@ from benchhouse.schema.layout import WorkspaceFolder
 
 
 def validate(folder: WorkspaceFolder, path: str | os.PathLike[str] | ScenarioText) -> Validation:
-    """A scenario, space of ado, descriptor, logical benchmark or metrics of any tool; a text is that of a scenario."""
+    """Check a scenario, space of ado, descriptor, logical benchmark, or metrics file of any tool, or a scenario's
+    text."""
     if isinstance(path, ScenarioText):
         plan = prepare_source(folder, path, {})[0].plan
         return Validation(path.name, plan.points, plan.trial_count)

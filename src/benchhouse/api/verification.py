@@ -1,4 +1,4 @@
-"""Re-hash what is sealed: a run, a folder, or all that the tables and claims of a workspace stand on."""
+"""Hash sealed evidence again: a run, a folder, or everything that the tables and claims of a workspace rest on."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ class Verification:
     checked: int
     damage: list[Damage]
     outdated: list[str]
-    """Runs whose tables an older benchhouse made: no damage, but made again they hold more."""
+    """Runs whose tables were made by an older benchhouse: this is not damage, but rebuilt tables hold more."""
 
     @property
     def ok(self) -> bool:
@@ -33,7 +33,7 @@ class Verification:
 
 
 def verify_what(workspace: WorkspaceFolder, what: str | os.PathLike[str] | None) -> Verification:
-    """A run, the folder of a trial, or everything."""
+    """Verify a run, the folder of a trial, or everything."""
     if what is None:
         return verify_all(workspace)
     if Path(what).is_dir():
@@ -42,9 +42,9 @@ def verify_what(workspace: WorkspaceFolder, what: str | os.PathLike[str] | None)
 
 
 def verify_run(workspace: WorkspaceFolder, run_id: str) -> Verification:
-    """Every sealed folder of a run, set-aside attempts too, and each manifest against the ledger.
+    """Verify every sealed folder of a run, including superseded attempts, and each manifest against the ledger.
 
-    Of a run that was pulled from elsewhere, there is no ledger here: its folders are checked against their manifests.
+    A run that was pulled from elsewhere has no ledger here: its folders are checked against their manifests only.
     """
     if run_id not in list_runs(workspace):
         folders = unrecorded(workspace, "", run_id, ())
@@ -59,7 +59,8 @@ def verify_run(workspace: WorkspaceFolder, run_id: str) -> Verification:
 
 
 def _recorded(workspace: WorkspaceFolder, run_id: str) -> dict[Path, str]:
-    """Folders of a run, by its ledger, set-aside attempts too, and what each manifest was sealed as."""
+    """Return the folders of a run by its ledger, including superseded attempts, with the digest of each sealed
+    manifest."""
     ledger = Ledger(workspace.run(run_id))
     scenario = ledger.record.scenario
     attempts: dict[tuple[str, int], str] = {}
@@ -74,7 +75,8 @@ def _recorded(workspace: WorkspaceFolder, run_id: str) -> dict[Path, str]:
 
 
 def verify_all(workspace: WorkspaceFolder) -> Verification:
-    """Every trial that is sealed here or that the tables or ledgers know, the tables, their catalog, and the claims."""
+    """Verify the sealed trials that are here or that tables or ledgers list, the tables, their catalog, and the
+    claims."""
     if not workspace.warehouse.exists() and not workspace.results.exists():
         return Verification(0, [], [])  # nothing was ever run here
     lines = audit_tables(workspace)
@@ -86,20 +88,20 @@ def verify_all(workspace: WorkspaceFolder) -> Verification:
             claim_files.read(workspace, claim_id)
         except BenchError as error:
             damage.append(Damage(trial="claims", file=f"{claim_id}.json", kind="changed", detail=error.message))
-    readable = workspace.warehouse.exists() and not lines  # a damaged catalog can't tell which runs are outdated
+    readable = workspace.warehouse.exists() and not lines  # a damaged catalog can't show which runs are outdated
     return Verification(len(folders), damage, outdated_runs(workspace) if readable else [])
 
 
 def _all_folders(workspace: WorkspaceFolder, collected: Mapping[Path, str]) -> dict[Path, str | None]:
-    """Trial folders, set-aside attempts too, with the digest that tables or ledger hold of each manifest.
+    """Return trial folders, including superseded attempts, with the manifest digest that tables or ledger hold.
 
-    A ledger also knows what is gone, and what a rebuild took out of the tables. Of a run of which nothing is left
-    here, all was pruned, or moved away.
+    A ledger also lists missing folders and those that a rebuild took out of the tables. If no folder of a run is left
+    here, the run was pruned or moved away, and none is returned.
     """
     found: dict[Path, str | None] = dict.fromkeys(list_sealed(workspace.results))
     found |= collected
     for run_id in list_runs(workspace):
-        with contextlib.suppress(BenchError):  # a damaged record; one that can't be read is no all-clear
+        with contextlib.suppress(BenchError):  # skip damaged records only: unreadable ones must not pass
             known = _recorded(workspace, run_id)
             if not found.keys().isdisjoint(known):
                 found |= known
@@ -107,5 +109,5 @@ def _all_folders(workspace: WorkspaceFolder, collected: Mapping[Path, str]) -> d
 
 
 def verify_folder(path: Path) -> Verification:
-    """One trial's folder, wherever it lies."""
+    """Verify one trial's folder, wherever it is."""
     return Verification(1, verify(TrialFolder(path)), [])

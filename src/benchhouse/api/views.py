@@ -1,4 +1,4 @@
-"""`ws.views`: the curated store seen from one side, such as that of a release."""
+"""`ws.views`: the curated store from one point of view, such as that of a release."""
 
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,10 @@ class Views(VerbGroup):
     """Views of the curated store."""
 
     def audience(self, audience: str, run: str = "@last", vs: str | None = None) -> "Page":
-        """A run for one reader: engineering, product or partner, as `bench report --for` writes it.
+        """Return the page of a run for one reader (engineering, product, or partner), as `bench report --for` writes
+        it.
 
-        But a partner sees publishable numbers only: those of publication-grade claims.
+        The difference is that a partner sees only publishable values: those of publication-grade claims.
         """
         from benchhouse.api.why import page_content
 
@@ -24,10 +25,10 @@ class Views(VerbGroup):
         return page_content(self._folder, why, audience, claims)
 
     def release(self, older: str, newer: str, *, realism: bool = False, confidence: float = 0.95) -> Release:
-        """What got better, worse or stayed from `older` to `newer`, by claims that hold.
+        """Return what got better, got worse, or stayed the same from `older` to `newer`, by claims that hold.
 
         A release is named by the version of the server (`0.9.1`, `vllm 0.9.1`), an image digest, a commit, a framework,
-        a package version, or a run (`@last`). `realism` takes in REALISM-GRADE claims, which are marked.
+        a package version, or a run (`@last`). `realism` includes REALISM-GRADE claims, which are marked.
         """
         from benchhouse.claims.release import release_view
 

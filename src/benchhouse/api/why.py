@@ -1,4 +1,4 @@
-"""Why a run got slower: compare it with its base, ask the playbooks, and name the evidence."""
+"""Why a run got slower: compare it with its base, apply the playbooks, and name the evidence."""
 
 import contextlib
 from collections import Counter
@@ -24,7 +24,7 @@ _MOST_FAILURES = 20
 
 
 def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "WhyAnswer":
-    """A collected run against `vs`, or against the newest earlier run of its plan or case, which is named."""
+    """Diagnose a collected run against `vs`, or against the newest earlier run of its plan or case, which is named."""
     from benchhouse.results import why as report
     from benchhouse.results.comparison import CompareOptions
     from benchhouse.results.comparisons import compare
@@ -68,7 +68,7 @@ def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "WhyA
     except BenchError as error:
         if vs:
             raise
-        notes.append(f"{base}, {chosen}, is no base: {error.message}.")  # nobody asked for it
+        notes.append(f"{base}, {chosen}, is no base: {error.message}.")  # this base was chosen automatically
         return answer.model_copy(update={"base": "", "base_chosen": "nothing to compare", "notes": notes})
     with Warehouse.open(workspace) as warehouse:
         points = report.explain(warehouse, table, run_id, base, reasons)
@@ -85,7 +85,7 @@ def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None) -> "WhyA
 def page_content(
     workspace: WorkspaceFolder, why: "WhyAnswer", audience: str = "", claims: "Sequence[Row] | None" = None
 ) -> "Page":
-    """The page of a diagnosis, or the view of an audience; with `claims`, a partner sees no other number."""
+    """Return the page of a diagnosis, or the view of an audience. With `claims`, a partner sees only their values."""
     from benchhouse.report import views
     from benchhouse.results.why import filled_in
 
@@ -103,7 +103,8 @@ def page_content(
 
 
 def page(workspace: WorkspaceFolder, why: "WhyAnswer", audience: str = "") -> Path:
-    """Write reports/<scenario>/why.html, or the view of an audience, with the same as Markdown beside it."""
+    """Write reports/<scenario>/why.html, or the view of an audience, with a Markdown copy next to it; return its
+    path."""
     from benchhouse.report import pages
 
     written = page_content(workspace, why, audience)
@@ -119,7 +120,8 @@ def page(workspace: WorkspaceFolder, why: "WhyAnswer", audience: str = "") -> Pa
 
 
 def _pending(workspace: WorkspaceFolder, run_id: str) -> tuple[dict[str, int], list[str]]:
-    """Why trials wait or waited, as the batch system said then and says now; one that can't be asked is a note."""
+    """Return why trials wait or waited, as the batch system reported then and now. If it can't be queried, add a
+    note."""
     from benchhouse.runs import batch
     from benchhouse.runs.waits import read_waits
 

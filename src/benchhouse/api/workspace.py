@@ -1,4 +1,4 @@
-"""The front door: a workspace, and every verb as one of its methods, which import what they need when called."""
+"""The entry point: a workspace, with every verb as a method. Methods import what they need when they are called."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -53,10 +53,10 @@ AUDIENCES: tuple[str, ...] = get_args(Audience)
 
 
 class Workspace(Groups):
-    """A folder that holds scenarios, results, reports and the hidden `.bench` state.
+    """A folder that holds scenarios, results, reports, and the hidden `.bench` state.
 
-    Runs are named by their id or the beginning of it, by `@last` and `@last-1`, or by their scenario (its last run).
-    Points of a run are picked by `RUN:key=value,...`.
+    Runs are named by their id or the first characters of it, by `@last` and `@last-1`, or by their scenario (its last
+    run). Points of a run are selected by `RUN:key=value,...`.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
@@ -78,13 +78,14 @@ class Workspace(Groups):
 
     @property
     def root(self) -> Path:
-        """The folder itself."""
+        """The path of the workspace's folder."""
         return self.folder.root
 
     def catch_up(self, note: Callable[[str], None] = lambda text: None) -> list[str]:
-        """Collect what is sealed of runs that were killed before they were collected; their ids.
+        """Collect the sealed trials of runs that were killed before they were collected, and return the ids of these
+        runs.
 
-        `note` is told of each, and of what can't be collected now.
+        `note` is called with each run, and with what can't be collected now.
         """
         if not self.folder.uncollected.is_dir() or not any(self.folder.uncollected.iterdir()):
             return []
@@ -93,7 +94,8 @@ class Workspace(Groups):
         return collect_forgotten(self.folder, note)
 
     def init(self, folder: str | os.PathLike[str] | None = None) -> list[Path]:
-        """Make this folder, or `folder` below it, a workspace: a first scenario and a .gitignore; what was written."""
+        """Make this folder, or `folder` below it, a workspace with a first scenario and a .gitignore. Return what was
+        written."""
         from benchhouse.nexus import scaffold
 
         return scaffold.workspace(places.workspace(self.root / folder) if folder else self.folder)
@@ -101,20 +103,21 @@ class Workspace(Groups):
     # Runs
 
     def __getitem__(self, run: str) -> Run:
-        """A run that was made or pulled here: `ws["@last"]`."""
+        """Return a run that was made or pulled here: `ws["@last"]`."""
         from benchhouse.runs.selection import find_run
 
         return Run(self, find_run(self.folder, run))
 
     def runs(self, *, made_here: bool = False) -> list[Run]:
-        """All runs, oldest first; with `made_here`, without those that were pulled into the tables."""
+        """Return all runs, oldest first; with `made_here`, without those that were pulled into the tables."""
         from benchhouse.runs.ledger import list_runs
         from benchhouse.runs.selection import local_and_pulled_runs
 
         return [Run(self, run_id) for run_id in (list_runs if made_here else local_and_pulled_runs)(self.folder)]
 
     def run_page(self, *, after: str | None = None, limit: int = 50, **filters: Unpack["RunFilters"]) -> "RunPage":
-        """How runs stand that were made or pulled here, the newest first; `after` is the cursor of the page before."""
+        """Return the state of runs that were made or pulled here, newest first. `after` is the cursor of the previous
+        page."""
         from benchhouse.api.run_list import run_page
 
         return run_page(self.folder, filters, after, limit)
@@ -127,11 +130,11 @@ class Workspace(Groups):
         new: bool = False,
         **settings: Unpack["RunKeywords"],
     ) -> Run:
-        """Plan, run and collect a scenario: a file, a dict or `bh.Scenario(...)`. Blocks until the run is over.
+        """Plan, run, and collect a scenario: a file, a dict, or `bh.Scenario(...)`. Blocks until the run is over.
 
-        An unfinished run of the same plan is carried on, unless `new`. `progress=True` shows how far it is.
-        Settings: `parallel`, `rerun_failed`, `textfile`, `labels`; `executor`, `runtime` and `site` say where.
-        After Ctrl-C what is done is kept, and the same call, or `resume`, carries on.
+        An unfinished run of the same plan is continued, unless `new`. `progress=True` shows progress. Settings:
+        `parallel`, `rerun_failed`, `textfile`, `labels`; `executor`, `runtime`, and `site` set where it runs. After
+        Ctrl-C, finished trials are kept, and the same call, or `resume`, continues the run.
         """
         runs = self.run_all(scenario, progress=progress, new=new, **settings)
         if len(runs) > 1:
@@ -147,7 +150,7 @@ class Workspace(Groups):
         each: Callable[[Run], None] = lambda run: None,
         **settings: Unpack["RunKeywords"],
     ) -> list[Run]:
-        """The same for a file that may be a space: a run for each of its experiments; `each` is called with it."""
+        """Run a file that may be a space: one run for each of its experiments. `each` is called with every run."""
         from benchhouse.api import execution
         from benchhouse.runs.hot_metrics import check_labels
 
@@ -175,8 +178,8 @@ class Workspace(Groups):
     ) -> "SubmittedRun":
         """Start a scenario in the background and return at once; `ws[submitted.run_id].wait()` waits for its end.
 
-        With `run_id` a new run gets this id; asked twice, there is one run. A new run is held to `budget`, and refused
-        where its plan asks for more. `by` names whose run it is, where a program submits it for them.
+        With `run_id`, a new run gets this id; repeating the call does not start a second run. A new run is limited by
+        `budget`, and refused if its plan needs more. `by` names the person for whom a program submits the run.
         """
         from benchhouse.api import execution
 
@@ -185,7 +188,7 @@ class Workspace(Groups):
         return execution.submit_new(self.folder, scenario, where, listener, behalf, new=run_id or new)
 
     def resume(self, run: str, *, progress: "bool | RunListener" = False, **settings: Unpack["RunKeywords"]) -> Run:
-        """Carry on an interrupted run; `executor` and `site` may move what is missing elsewhere."""
+        """Continue an interrupted run. `executor` and `site` may move the missing trials elsewhere."""
         from benchhouse.api import execution
         from benchhouse.runs.preparation import Where
         from benchhouse.runs.records import resume_run
@@ -196,7 +199,8 @@ class Workspace(Groups):
         return Run(self, ledger.folder.run_id, summary)
 
     def plan(self, scenario: "Source", *, points: int = 20, **where: Unpack["PlaceKeywords"]) -> "list[PlanSummary]":
-        """What a scenario would run: points, trials, time, cost, disk space; one for each experiment of a space."""
+        """Return what a scenario would run: points, trials, time, cost, disk space; one summary per experiment of a
+        space."""
         from benchhouse.api import execution
         from benchhouse.runs.estimate import summarise
 
@@ -204,7 +208,7 @@ class Workspace(Groups):
         return [summarise(self.folder, item, points) for item, _ in prepared]
 
     def render(self, scenario: "Source", **where: Unpack["PlaceKeywords"]) -> str:
-        """The exact jobs of the first trials, as the executor would start them."""
+        """Return the exact jobs of the first trials, as the executor would start them."""
         from benchhouse.api import execution
         from benchhouse.runs.execution import render
 
@@ -212,7 +216,8 @@ class Workspace(Groups):
         return "\n".join(render(self.folder, item) for item, _ in prepared)
 
     def missing(self, scenario: "Source", **where: Unpack["PlaceKeywords"]) -> list[str]:
-        """What its jobs would look for and not find, such as an image, each with what to do; empty: they can start."""
+        """Return what its jobs need and would not find, such as an image, each with a remedy. Empty: the jobs can
+        start."""
         from benchhouse.api import execution
         from benchhouse.runs.fetch import refusals
 
@@ -222,13 +227,13 @@ class Workspace(Groups):
     # Results
 
     def measured(self, **asked: Unpack["MeasuredKeywords"]) -> "MeasuredPage":
-        """Numbers of all runs as one table, the newest runs first, 1000 a page unless `limit` says otherwise."""
+        """Return values of all runs as one table, newest runs first, 1000 per page unless `limit` is given."""
         from benchhouse.api import measured_values
 
         return measured_values.page(self, asked)
 
     def points(self, *runs: str) -> "Points":
-        """The numbers of runs, of the last one where none is named."""
+        """Return the values of runs, by default of the last run."""
         from benchhouse.api.rows import Points
         from benchhouse.results.run_points import points, tried_points
 
@@ -244,10 +249,11 @@ class Workspace(Groups):
     def compare(
         self, *selectors: str, **options: Unpack["CompareKeywords"]
     ) -> "Comparison | CurveComparison | TargetComparison":
-        """Two runs, or points of runs: the second against the first. One, or three and more: targets side by side.
+        """Compare two runs, or points of runs: the second with the first. With one, or three or more: targets side by
+        side.
 
-        `at="recall=0.95"` compares targets at equal quality, `along="concurrency"` their curves; `of` is the metric
-        that is then compared. Without a selector, the targets of the last run.
+        `at="recall=0.95"` compares targets at equal quality, `along="concurrency"` compares their curves; `of` is then
+        the metric. Without a selector, the targets of the last run are compared.
         """
         from benchhouse.api.comparisons import compare
 
@@ -265,9 +271,9 @@ class Workspace(Groups):
     ) -> "Gate":
         """Judge a change for a pipeline: NEW against BASE, or against the newest run of its scenario in a store.
 
-        `baseline` is that store, `endpoint` its S3 endpoint. Without either, BASE is the run before (`@last-1`).
-        Rulings are rows of `regression_fact`, unless one only looks (`record=False`).
-        Raises NoBaselineError where there is nothing to compare with yet.
+        `baseline` is that store, `endpoint` its S3 endpoint. Without either, BASE is the previous run (`@last-1`).
+        Verdicts are stored as rows of `regression_fact`, unless `record=False`. Raises NoBaselineError if there is
+        nothing to compare with yet.
         """
         from benchhouse.api import gates
 
@@ -285,7 +291,7 @@ class Workspace(Groups):
         prepare: str = "",
         progress: "bool | RunListener" = False,
     ) -> "tuple[Run, Timing]":
-        """Time commands against each other, in the current folder. They take turns; the run is kept as any other."""
+        """Time commands against each other, in the current folder. They alternate; the run is stored like any other."""
         from benchhouse.api.execution import listener_of
         from benchhouse.api.timing import TimingRequest, run_timing
 
@@ -302,7 +308,7 @@ class Workspace(Groups):
     ) -> "SloSearchResult":
         """Find the highest load at which a service-level objective holds, with an interval: `bench slo find`.
 
-        Each probe is a run of the scenario; `each` is called with every probe that counts, `note` with what goes on.
+        Each probe is a run of the scenario. `each` is called with every probe that counts, `note` with the progress.
         """
         from benchhouse.api.slo import find
 
@@ -318,7 +324,7 @@ class Workspace(Groups):
     ) -> "SelftestRecord":
         """Run a workload against itself: how often equal things look different here, and the smallest visible change.
 
-        Without a scenario, that of the last run. What it says is cited by comparisons from then on.
+        Without a scenario, that of the last run is used. From then on, comparisons cite the result.
         """
         from benchhouse.api.execution import listener_of
         from benchhouse.api.selftest import selftest
@@ -327,7 +333,7 @@ class Workspace(Groups):
         return selftest(self.folder, path, pairs, repetitions, listener_of(progress))
 
     def last_selftest(self) -> "SelftestRecord | None":
-        """The newest selftest of this workspace."""
+        """Return the newest selftest of this workspace; None if there is none."""
         from benchhouse.results import selftest_record
 
         return selftest_record.last(self.folder)
@@ -335,9 +341,9 @@ class Workspace(Groups):
     def history(
         self, metric: str | None = None, case: str | None = None, *, stat: str | None = None, floor: float = 0.01
     ) -> "History":
-        """One metric over all runs: where its level changed, and whether new runs fit the accepted baseline.
+        """Return one metric over all runs: where its level changed, and whether new runs fit the accepted baseline.
 
-        `case` is a scenario (where it has one point), `scenario/point`, or the id of a case; by default the only one.
+        `case` is a scenario (if it has one point), `scenario/point`, or the id of a case; by default the only case.
         """
         from benchhouse.api.answers import History
         from benchhouse.results import history
@@ -345,21 +351,22 @@ class Workspace(Groups):
         return History(history.history(self.folder, case or history.only_case(self.folder), metric, stat, floor))
 
     def badge(self, case: str, metric: str, stat: str | None = None) -> "Badge":
-        """The newest valid number of a metric and whether it holds the accepted level; `.svg()` draws it."""
+        """Return the newest valid value of a metric and whether it holds the accepted level. `.svg()` draws it."""
         from benchhouse.api import badges
 
         return badges.make(self.folder, case, metric, stat)
 
     def cases(self) -> "list[CaseSummary]":
-        """What there is a history of."""
+        """Return the cases that have a history."""
         from benchhouse.results.history import cases
 
         return cases(self.folder)
 
     def why(self, run: str = "@last", vs: str | None = None, **trying: Unpack["TryKeywords"]) -> "Diagnosis":
-        """Why a run got slower than `vs`, or than the newest earlier run of its plan.
+        """Return why a run got slower than `vs` or, by default, than the newest earlier run of its plan.
 
-        With `rounds` the experiment of the surest cause is run as well, and `tried` says whether that restored it.
+        With `rounds`, the experiment of the most certain cause is run as well, and `tried` shows whether it restored
+        the values.
         """
         from benchhouse.api.remedies import diagnose
 
@@ -372,10 +379,10 @@ class Workspace(Groups):
         curves: "CurveComparison | None" = None,
         progress: "bool | RunListener" = False,
     ) -> "Report":
-        """Write a page of runs that opens offline, with the same as Markdown and JSON beside it.
+        """Write a page of runs that opens offline, with Markdown and JSON copies next to it.
 
-        `audience` (engineering, product or partner): one page for that reader, of one run or of two, the base and the
-        run. `curves`: the comparison at equal quality to show; by default there is one where a search parameter was
+        `audience` (engineering, product, or partner): one page for that reader, about one run or two (the base and the
+        run). `curves`: the comparison at equal quality to show; by default there is one if a search parameter was
         swept.
         """
         from benchhouse.api import pages
@@ -384,20 +391,20 @@ class Workspace(Groups):
         return pages.write(self, runs or ("@last",), audience, curves, listener_of(progress))
 
     def report_text(self, *runs: str, audience: Audience | None = None, form: "ReportForm" = "html") -> str:
-        """The same as text: html, markdown or json; nothing is written."""
+        """Return the report as text (html, markdown, or json). Nothing is written."""
         from benchhouse.api import pages
 
         return pages.text(self, runs or ("@last",), audience, form)
 
     def validate(self, path: "str | os.PathLike[str] | ScenarioText") -> "Validation":
-        """Check a scenario, a space of ado, a logical benchmark or a metrics.json of any tool; every mistake is raised
-        at once, with its place."""
+        """Check a scenario, a space of ado, a logical benchmark, or a metrics.json of any tool. Raises BenchError with
+        every mistake and its place."""
         from benchhouse.api.validation import validate
 
         return validate(self.folder, path)
 
     def query(self, sql: str, *, engine: str | None = None) -> "QueryResult":
-        """The answer to one SELECT over the tables: of this workspace, or of a shared engine, in its dialect."""
+        """Return the answer to one SELECT over the tables of this workspace, or of a shared engine in its dialect."""
         from benchhouse.api.answers import QueryResult
         from benchhouse.warehouse.query import Warehouse
 
@@ -409,7 +416,7 @@ class Workspace(Groups):
             return QueryResult(warehouse.query(sql))
 
     def trace(self, ref: str) -> "Trace":
-        """Walk a number back to its bytes: a reference of a report, a claim, a trial, or `RUN:metric[.stat]`."""
+        """Trace a value back to its bytes, by a reference of a report, a claim, a trial, or `RUN:metric[.stat]`."""
         from benchhouse.api.answers import Trace
         from benchhouse.claims import claim_files
         from benchhouse.claims.verification import trace_claim
@@ -422,13 +429,14 @@ class Workspace(Groups):
         return Trace(trace_claim(self.folder, claim_id, ref) if claim_id else trace(self.folder, ref))
 
     def verify(self, run: str | os.PathLike[str] | None = None) -> "Verification":
-        """Re-hash the evidence: of a run, of one trial's folder, or of all that is here, tables and claims too."""
+        """Hash the evidence again: of a run, of one trial's folder, or of everything here, including tables and
+        claims."""
         from benchhouse.api import verification
 
         return verification.verify_what(self.folder, run)
 
     def claim(self, number: str, against: str | None = None, *, realism: bool = False) -> "Claim":
-        """Claim a number for publication; the same as `ws.claims.make`."""
+        """Claim a value for publication; the same as `ws.claims.make`."""
         return self.claims.make(number, against, realism=realism)
 
     # What runs need: servers, data, dashboards
@@ -442,23 +450,23 @@ class Workspace(Groups):
         placement: "Placement | None" = None,
         progress: "bool | RunListener" = False,
     ) -> "SubmittedRun | StartedServer | Run":
-        """Submit the scenario in the file `what`; anything else is a recipe whose server is started with `parameters`.
+        """Submit the scenario in the file `what`; anything else is a recipe, whose server is started with `parameters`.
 
-        With `load=Load("scenario.yaml", clients=4)` the server, a monitor of its node and load clients are brought up
-        in this order, the scenario is run, and all of it is ended in reverse.
+        With `load=OfferedLoad("scenario.yaml", clients=4)`, the server, a monitor of its node, and load clients are
+        started in this order, the scenario is run, and all are stopped in reverse order.
         """
         from benchhouse.api.lifecycle import start
 
         return start(self, what, parameters or {}, load, placement, progress)
 
     def fetchable(self) -> "list[Fetchable]":
-        """Data that installed experiments declare, and whether it is in the cache."""
+        """Return the data that installed experiments declare, and whether it is in the cache."""
         from benchhouse.runs.fetch import fetchable
 
         return fetchable()
 
     def fetch(self, *names: str) -> "list[Fetchable]":
-        """Download declared data, checked by digest; what is in the cache is only checked."""
+        """Download declared data and check it by digest. Data in the cache is only checked."""
         from benchhouse.runs.fetch import fetch
 
         return [item for name in names for item in fetch(name)]
@@ -466,7 +474,8 @@ class Workspace(Groups):
     def fetch_for(
         self, scenario: "Source", *, progress: "bool | RunListener" = False, **where: Unpack["PlaceKeywords"]
     ) -> list[Path]:
-        """Fetch all that a scenario needs from outside: data, and the packages of its runtime. Returns their paths."""
+        """Fetch everything external that a scenario needs: data, and the packages of its runtime. Return their
+        paths."""
         from benchhouse.api import execution
         from benchhouse.runs.fetch import fetch_for
 
@@ -480,7 +489,7 @@ class Workspace(Groups):
         return write_dashboards(Path(folder))
 
     def collected(self, *runs: str) -> list[str]:
-        """The ids of runs, each collected as far as it is sealed."""
+        """Return the ids of runs, after collecting their sealed trials."""
         from benchhouse.runs.execution import collect
 
         run_ids = [self[run].id for run in runs]
@@ -489,7 +498,7 @@ class Workspace(Groups):
         return run_ids
 
     def select(self, *selectors: str) -> list[str]:
-        """Selectors (`RUN` or `RUN:key=value,...`) with the full ids of their runs, which are collected."""
+        """Return selectors (`RUN` or `RUN:key=value,...`) with the full ids of their runs, which are collected."""
         heads = [selector.partition(":") for selector in selectors]
         run_ids = self.collected(*(run for run, _, _ in heads))
         return [f"{run_id}{colon}{rest}" for run_id, (_, colon, rest) in zip(run_ids, heads, strict=True)]

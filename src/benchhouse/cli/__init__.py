@@ -1,4 +1,4 @@
-"""The command line: parse, call `api`, print. One file a verb in `verbs/`; nothing is decided here.
+"""The command line: parse, call `api`, print. Each verb is one file in `verbs/`; nothing is decided here.
 
 A verb's module is imported only when it is used: `bench --help` reads the first line of each file instead.
 """
@@ -17,8 +17,8 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.progress import show_by
 from benchhouse.schema.version import __version__
 
-_OBJECTS = 200_000  # made before garbage is looked for: most of a short command is imports, which make none
-# What a disk or a system does, at any file: told in a line, as it is no fault of this program.
+_OBJECTS = 200_000  # objects made before garbage collection: a short command mostly imports, which leaves none
+# Failures of a disk or system that can hit any file: reported in one line, because they are not bugs of this program.
 _OF_THE_SYSTEM = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EMFILE, errno.ENFILE,
                   errno.ESTALE)  # fmt: skip
 _EXAMPLES = """\b
@@ -31,7 +31,7 @@ Examples:
 
 
 class Verbs(click.Group):
-    """Finds verbs by their files; adding a verb is adding a file."""
+    """Finds verbs by their files. To add a verb, add a file."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_files())
@@ -65,13 +65,13 @@ class Verbs(click.Group):
 
 
 def _files() -> dict[str, Path]:
-    """The module of each verb; one whose name Python or its library has taken ends with `_`."""
+    """Return the module file of each verb. A name that Python or its library already uses ends with `_`."""
     paths = (Path(__file__).parent / "verbs").glob("[a-z]*.py")
     return {path.stem.removesuffix("_"): path for path in paths}
 
 
 def _first_line(path: Path) -> str:
-    """Of a verb's docstring, without importing it."""
+    """Return the first line of a verb's docstring, without importing the verb."""
     with path.open(encoding="utf-8") as file:
         return file.readline().strip().strip('"').rstrip(".")
 
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def run(command: click.Command, name: str) -> NoReturn:
-    """Every error of ours is printed once, here, and becomes the exit code."""
+    """Run a command and exit. Every error of ours is printed once, here, and becomes the exit code."""
     gc.set_threshold(_OBJECTS)
     guard_output()
     show_by(lambda text: click.echo(text, err=True))
@@ -107,7 +107,7 @@ def run(command: click.Command, name: str) -> NoReturn:
         sys.stdout.flush()
     except OutputError as error:
         code = end_of_output(error)
-    gc.disable()  # what is left goes with the process
+    gc.disable()  # the rest is freed with the process
     sys.exit(code)
 
 
@@ -147,7 +147,7 @@ def _wants_json() -> bool:
 
 
 def show_error(error: BenchError) -> None:
-    """An error with its hint; as JSON on stdout where JSON was asked for."""
+    """Print an error with its hint; as JSON on stdout if JSON was requested."""
     if _wants_json():
         import json
 

@@ -42,7 +42,7 @@ get_group = baictl.subgroup("get", "Show a benchmark's results.", "baictl get be
 
 
 def _defaulted(command: click.Command, typed: str, **defaults: Any) -> click.Command:
-    """The same command by its name here, with options that need not be given."""
+    """Return the same command under its name here, with some required options made optional."""
 
     def callback(**given: Any) -> Any:
         filled = {name: defaults.get(name) if value is None else value for name, value in given.items()}

@@ -1,4 +1,4 @@
-"""How commands are declared: their help with its examples, `--json`, the workspace they work in, and shared options."""
+"""How commands are declared: their help with examples, `--json`, the workspace they work in, and shared options."""
 
 import functools
 from collections.abc import Callable
@@ -22,9 +22,9 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def help_with(text: str, *examples: str) -> dict[str, Any]:
-    """`help`, which ends with commands as they are typed, and `short_help`, its first clause.
+    """Return `help`, which ends with example commands, and `short_help`, its first clause.
 
-    What an example does stands three blanks behind it.
+    In an example, three spaces separate the command from its description.
     """
     parts = [line.partition("   ") for line in examples]
     width = max(len(typed) for typed, _, _ in parts)
@@ -39,7 +39,7 @@ def help_with(text: str, *examples: str) -> dict[str, Any]:
 def verb(
     text: str, *examples: str, name: str | None = None, json: bool = True, cls: type[click.Command] = click.Command
 ) -> Callable[[Function], click.Command]:
-    """Make a function a command, named after it: it is called with the workspace first, and with `as_json`."""
+    """Make a function a command, named after it. It is called with the workspace first, and with `as_json`."""
 
     def declare(function: Function) -> click.Command:
         @functools.wraps(function)
@@ -59,7 +59,7 @@ class CommandGroup(click.Group):
     """A command with verbs of its own."""
 
     def verb(self, text: str, *examples: str, **settings: Any) -> Callable[[Function], click.Command]:
-        """Declare one of them; `settings` as of `verb`."""
+        """Declare a verb of this group; `settings` as in `verb`."""
 
         def declare(function: Function) -> click.Command:
             command = verb(text, *examples, **settings)(function)
@@ -76,12 +76,12 @@ class CommandGroup(click.Group):
 
 
 def group(text: str, *examples: str) -> CommandGroup:
-    """A verb of `bench` that has verbs of its own; it is named after its file."""
+    """Return a verb of `bench` that has verbs of its own. It is named after its file."""
     return CommandGroup(**help_with(text, *examples))
 
 
 def open_workspace(ctx: click.Context) -> "Workspace":
-    """The workspace that `-C` names, else the current folder."""
+    """Return the workspace that `-C` names, otherwise the one in the current folder."""
     from benchhouse.api.workspace import Workspace
 
     workspace = Workspace(ctx.obj)
@@ -96,7 +96,7 @@ def _note(text: str) -> None:
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """A time above zero such as `90s`, `10m` or `1h30m`, as seconds."""
+    """A time above zero such as `90s`, `10m`, or `1h30m`, as seconds."""
 
     name = "time"
 
@@ -129,7 +129,7 @@ class ShareType(click.ParamType):  # type: ignore[type-arg]
 
 
 class MemoryType(click.ParamType):  # type: ignore[type-arg]
-    """An amount of memory in bytes; `64G` is 64 GiB, as Slurm counts."""
+    """An amount of memory in bytes. `64G` is 64 GiB, as in Slurm."""
 
     name = "size"
 
@@ -149,7 +149,7 @@ FILE = click.Path(path_type=Path)
 
 
 def completing(names: "Callable[[Workspace], dict[str, str]]") -> Complete:
-    """Completes what `names` gives, each with its description; nothing where `-C` names no folder."""
+    """Complete the names that `names` returns, each with its description; nothing if `-C` does not name a folder."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from benchhouse.api.workspace import Workspace
@@ -157,7 +157,7 @@ def completing(names: "Callable[[Workspace], dict[str, str]]") -> Complete:
 
         try:
             workspace = Workspace(ctx.find_root().params.get("folder"))
-        except BenchError:  # a shell that completes a word can't show it
+        except BenchError:  # a shell that completes a word can't show the error
             return []
         items = names(workspace).items()
         return [CompletionItem(name, help=about or None) for name, about in items if name.startswith(incomplete)]
@@ -176,7 +176,7 @@ def complete_plug(group: Literal["executors", "runtimes"]) -> Complete:
 
 
 def together(*options: Decorator) -> Decorator:
-    """Several options as one decorator, in the order of the help."""
+    """Return several options as one decorator, in the order of the help."""
 
     def decorate(function: Function) -> Function:
         for option in reversed(options):
@@ -247,7 +247,7 @@ which_options = together(
                  help="Those that differ from where the checkout left this branch, tag or commit, and all that use "
                       "them."),
 )  # fmt: skip
-where_options = together(  # without them, as the scenario says, else the site
+where_options = together(  # by default, the scenario's settings, otherwise the site's
     click.option("--executor", "--engine", metavar="NAME", help="Where jobs go, whatever the scenario says.",
                  shell_complete=complete_plug("executors")),
     click.option("--runtime", metavar="NAME", help="What jobs run inside, whatever the scenario says.",
@@ -276,7 +276,7 @@ job_options = together(
 
 
 def placement_of(settings: dict[str, Any]) -> "Placement":
-    """Where `job_options` say that something runs; they are taken out of the settings."""
+    """Return the placement that `job_options` describe, and remove these options from the settings."""
     from benchhouse.api.placement import Placement
 
     asked = {name: settings.pop(name) for name in ("nodes", "cpus", "gpus", "memory")}
@@ -285,7 +285,8 @@ def placement_of(settings: dict[str, Any]) -> "Placement":
 
 
 def logical_options(function: Function) -> Function:
-    """SCENARIO may be `logical:ID`: these say which part of that logical benchmark becomes the scenario."""
+    """Let SCENARIO be `logical:ID`: these options select the part of that logical benchmark that becomes the
+    scenario."""
 
     @functools.wraps(function)
     def made(*args: Any, **given: Any) -> Any:
@@ -315,7 +316,7 @@ def logical_options(function: Function) -> Function:
 
 
 def pairs(texts: tuple[str, ...], option: str, form: str = "KEY=VALUE") -> dict[str, str]:
-    """`KEY=VALUE` of a repeatable option; `form` is how its help writes that."""
+    """Return the `KEY=VALUE` pairs of a repeatable option. `form` is how its help writes them."""
     values: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -328,14 +329,14 @@ def pairs(texts: tuple[str, ...], option: str, form: str = "KEY=VALUE") -> dict[
 
 
 def query_limits_of(texts: tuple[str, ...]) -> "QueryLimits":
-    """What `--query-limit NAME=VALUE` say, with the default limits for the rest."""
+    """Return the limits that `--query-limit NAME=VALUE` options set, with the defaults for the others."""
     from benchhouse.schema.query import named_query_limits
 
     return named_query_limits(pairs(texts, "--query-limit", "NAME=VALUE"))
 
 
 def budget_of(texts: tuple[str, ...]) -> "Budget | None":
-    """What `--budget NAME=VALUE` say; None where there is none."""
+    """Return the budget that `--budget NAME=VALUE` options set; None if there are none."""
     from benchhouse.schema.resources import named_budget
 
     return named_budget(pairs(texts, "--budget", "NAME=VALUE"))

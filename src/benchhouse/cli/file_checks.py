@@ -23,9 +23,9 @@ def check_files(
     as_json: bool,
     on_error: Callable[[BenchError, list[Result]], Result] = as_invalid,
 ) -> tuple[Exit, list[Result]]:
-    """BAD_INPUT where `check` raises for a file, and what `--json` prints of each.
+    """Check each file. Return the exit code, BAD_INPUT if `check` raises for a file, and what `--json` prints of each.
 
-    `check` returns that, and a line for people.
+    `check` returns what `--json` prints, and a line for people.
     """
     results: list[Result] = []
     code = Exit.GOOD

@@ -53,7 +53,7 @@ run_group = nexus.subgroup("run", "Run benchmarks of packages.", "nexus run benc
 
 
 def _renamed(command: click.Command, typed: str, callback: Callable[..., int] | None = None) -> click.Command:
-    """The same command, with an example that has its name here."""
+    """Return the same command, with an example that has its name here."""
     text = (command.help or "").partition("\n\n\b")[0]
     return click.Command(
         command.name, params=command.params, callback=callback or command.callback, **help_with(text, typed)
@@ -61,7 +61,7 @@ def _renamed(command: click.Command, typed: str, callback: Callable[..., int] | 
 
 
 def _truthful(command: click.Command, typed: str) -> click.Command:
-    """The same, ended with 2 where a file of the nexus can't be read: a list may not hide what is missing in it."""
+    """Return the same command, but with exit code 2 if a file of the nexus can't be read: a list may not hide gaps."""
 
     def callback(nexus: str | None, **given: object) -> int:
         ctx = click.get_current_context()
@@ -176,7 +176,7 @@ def run_benchmarks(
         screen.note(f"{item.benchmark}:")
         try:
             ended = click.get_current_context().invoke(run_scenario, scenario=Path(item.file), dry_run=dry_run)
-        except BenchError as error:  # the others are run all the same
+        except BenchError as error:  # the others are run anyway
             show_error(error)
             ended, refused = error.exit_code, refused + 1
         if ended == Exit.INTERRUPTED:

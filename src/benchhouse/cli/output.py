@@ -1,6 +1,6 @@
-"""Standard output and standard error that say which of them can't be written: a pipe was closed, a disk is full.
+"""Standard output and standard error that identify which of them can't be written: a closed pipe or a full disk.
 
-Without that, click and rich end the process with exit code 1 when a pipe is closed, and any other failure is an OSError
+Without this, click and rich end the process with exit code 1 when a pipe is closed, and any other failure is an OSError
 like that of every file of the workspace.
 """
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class OutputError(OSError):
-    """What was printed did not arrive; `__cause__` says why. It has no errno: libraries leave it alone."""
+    """Printed text did not arrive; `__cause__` is the reason. It has no errno, so that libraries do not handle it."""
 
 
 class _Descriptor(io.FileIO):
-    """A file descriptor that tells its own failures from those of other files."""
+    """A file descriptor whose own failures can be distinguished from those of other files."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
         try:
@@ -33,7 +33,7 @@ class _Descriptor(io.FileIO):
 
 
 def guard_output() -> None:
-    """From now on, `sys.stdout` and `sys.stderr` raise OutputError where they can't be written."""
+    """From now on, make `sys.stdout` and `sys.stderr` raise OutputError if they can't be written."""
     if sys.stdout is sys.__stdout__:
         sys.stdout = _guarded(sys.stdout)
     if sys.stderr is sys.__stderr__:
@@ -41,7 +41,7 @@ def guard_output() -> None:
 
 
 def end_of_output(error: OutputError) -> Exit:
-    """Say why nothing more is printed, unless a reader such as `head` has seen enough; the exit code for that."""
+    """Report why nothing more is printed, unless a reader such as `head` has closed the pipe. Return the exit code."""
     cause = error.__cause__
     assert isinstance(cause, OSError)
     _discard(sys.stdout)
@@ -54,7 +54,7 @@ def end_of_output(error: OutputError) -> Exit:
 
 
 def _guarded(stream: TextIO | None) -> TextIO:
-    if stream is None:  # closed by whoever started us: bench status >&-
+    if stream is None:  # closed by the caller: bench status >&-
         return Path(os.devnull).open("w")
     assert isinstance(stream, io.TextIOWrapper)
     stream.flush()
@@ -69,7 +69,7 @@ def _guarded(stream: TextIO | None) -> TextIO:
 
 
 def _discard(stream: TextIO) -> None:
-    """Let what is still buffered, and all that follows, go nowhere: Python flushes once more when it ends."""
+    """Discard what is buffered and all later output: Python flushes once more when it exits."""
     try:
         stream.flush()
     except OutputError:

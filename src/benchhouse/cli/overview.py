@@ -23,7 +23,7 @@ REST = "Look after"
 
 
 def grouped(verbs: Sequence[str]) -> dict[str, list[str]]:
-    """Each verb once, by group; one that no group names comes last, so that a new verb needs only its file."""
+    """Return each verb once, by group. A verb in no group comes last, so that a new verb needs only its file."""
     named = {verb for group in GROUPS.values() for verb in group}
     groups = {title: [verb for verb in group if verb in verbs] for title, group in GROUPS.items()}
     groups[REST] = [verb for verb in verbs if verb not in named]
@@ -31,5 +31,5 @@ def grouped(verbs: Sequence[str]) -> dict[str, list[str]]:
 
 
 def first_clause(sentence: str) -> str:
-    """What comes before `:` or `;`; the rest is for a verb's own help."""
+    """Return what comes before `:` or `;`. The rest is for the verb's own help."""
     return sentence.partition(": ")[0].partition("; ")[0]

@@ -1,1 +1,1 @@
-"""One file a verb: a click command named `command`. The first line of the file is its help."""
+"""One file per verb: a click command named `command`. The first line of the file is its help."""

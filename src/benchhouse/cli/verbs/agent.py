@@ -1,4 +1,4 @@
-"""Carry out schedules, and what GitHub asks for."""
+"""Run schedules, and process orders from GitHub."""
 
 import click
 

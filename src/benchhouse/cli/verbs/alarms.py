@@ -1,4 +1,4 @@
-"""Notify a channel when a number crosses a limit of alarms.yaml."""
+"""Notify channels when a value crosses a limit of alarms.yaml."""
 
 import click
 

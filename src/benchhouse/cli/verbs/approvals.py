@@ -1,4 +1,4 @@
-"""Plans that go beyond a budget: what was asked for, who approved it, and whether that holds."""
+"""Plans beyond a budget: what was requested, who approved it, and whether the approval holds."""
 
 from typing import TYPE_CHECKING
 
@@ -92,7 +92,7 @@ def revoke(workspace: Workspace, digest: str, reason: str, as_json: bool) -> Non
 
 
 def facts_of(standing: "ApprovalStanding") -> None:
-    """As people read it before and after they approve."""
+    """Print a request as people read it before and after they approve it."""
     budget = [
         (name, screen.duration(value) if name in ("wall", "cpu") else f"{value:g}")
         for name, value in standing.budget.items()

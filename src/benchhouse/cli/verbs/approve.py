@@ -1,4 +1,4 @@
-"""Approve a plan that asks for more than its submitter may start."""
+"""Approve a plan that needs more than its submitter may start."""
 
 from pathlib import Path
 

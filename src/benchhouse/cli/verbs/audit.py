@@ -1,4 +1,4 @@
-"""What was written through `bench serve`: who, when, what, and what was answered."""
+"""What was written through `bench serve`: who, when, what, and how it was answered."""
 
 import click
 

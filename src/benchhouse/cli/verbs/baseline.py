@@ -1,4 +1,4 @@
-"""Accept the level of a metric that new runs are held to; show, list or clear what was accepted."""
+"""Accept a level of a metric, with which new runs are compared; show, list, or clear accepted levels."""
 
 import shlex
 from typing import Any

@@ -1,4 +1,4 @@
-"""Numbers that may be published: make, list, show, sign, verify, export, lint."""
+"""Values that may be published: make, list, show, sign, verify, export, lint."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Put a run's sealed trials into the warehouse; on a cluster also submit again what broke. Safe to repeat."""
+"""Collect a run's sealed trials into the tables; on a cluster, also submit broken trials again. Safe to repeat."""
 
 import click
 

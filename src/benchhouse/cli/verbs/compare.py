@@ -1,4 +1,4 @@
-"""Compare runs, or points of runs: how much, how sure, and whether there is evidence at all."""
+"""Compare runs, or points of runs: how large each difference is, how certain, and whether there is evidence of one."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Print a descriptor of Benchmark AI (TOML) as a scenario; what has no effect here is told on stderr."""
+"""Print a descriptor of Benchmark AI (TOML) as a scenario; parts without effect are listed on stderr."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Grafana dashboards and Prometheus rules; for every metric and series that is declared."""
+"""Write Grafana dashboards and Prometheus rules; for every metric and series that is declared."""
 
 from pathlib import Path
 

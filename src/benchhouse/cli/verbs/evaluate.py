@@ -1,4 +1,4 @@
-"""Run registered benchmarks of a nexus: all, or those that a change touches, as one plan within one budget."""
+"""Run registered benchmarks of a nexus: all, or those that a change affects, as one plan within one budget."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Evaluations that were begun, and how their runs stand."""
+"""Evaluations that were started, and the state of their runs."""
 
 from typing import TYPE_CHECKING
 

@@ -68,7 +68,7 @@ def verify(workspace: Workspace, store: str, runs: tuple[str, ...], endpoint: st
 
 
 def _show_check(check: "StoreCheck", again: str) -> None:
-    """What is damaged, all of it; of what could not be read, which may be whole, the first."""
+    """Print all damage, and the first objects that could not be read, which may be intact."""
     unread = [item for item in check.damage if item.kind == "unreadable"]
     faults = [item for item in check.damage if item.kind != "unreadable"]
     for item in [*faults, *unread[:_MOST_UNREAD]]:
@@ -103,7 +103,7 @@ def _show_all(carried: "list[Carried]", as_json: bool, dry_run: bool, then: str)
 
 
 def note_transfer(noun: str, part: str, states: list[str], dry_run: bool) -> None:
-    """How many were moved, are there already, and were refused; `part` is what was checked of each."""
+    """Print how many were moved, were there already, and were refused; `part` is what was checked of each."""
     refused, moved = states.count("refused"), states.count("new") + states.count("renewed")
     same = len(states) - moved - refused
     text = f"{screen.count(moved, noun)} {'would be moved' if dry_run else f'moved, every {part} checked'}"

@@ -1,4 +1,4 @@
-"""Export the numbers of a run, or a packet, for another tool."""
+"""Export the values of a run, or a packet, for another tool."""
 
 import click
 

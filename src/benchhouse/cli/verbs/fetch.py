@@ -1,4 +1,4 @@
-"""Fetch data that experiments need, checked by digest; or all that a scenario needs from outside."""
+"""Fetch data that experiments need, checked by digest; or everything external that a scenario needs."""
 
 from pathlib import Path
 

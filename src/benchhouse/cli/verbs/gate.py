@@ -1,4 +1,4 @@
-"""Judge a change for a pipeline: worse by more than is tolerated, not worse, or can't tell."""
+"""Judge a change for a pipeline: worse by more than is tolerated, not worse, or undecided."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""What GitHub asks for by webhooks and comments."""
+"""List orders from GitHub webhooks and comments."""
 
 from pathlib import Path
 

@@ -131,7 +131,7 @@ def verify(workspace: Workspace, site: str | None, as_json: bool) -> int:
 
 
 def _show(pinned: "list[PinnedImage]", as_json: bool, locked: "Sequence[LockedImage]" = ()) -> None:
-    """Files, then what the lock pins and nobody pulled."""
+    """Print the image files, then the locked images that were not pulled."""
     names = {item.path: item.reference for item in locked}
     missing = [item for item in locked if not item.path]
     if as_json:

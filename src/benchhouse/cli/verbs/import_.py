@@ -1,4 +1,4 @@
-"""Import what other tools measured: their result files as runs, recomputed from their raw samples."""
+"""Import results of other tools: their files become runs, with values recomputed from the raw samples."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

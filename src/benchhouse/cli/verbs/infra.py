@@ -106,7 +106,7 @@ def _document(infra: "Infra") -> dict[str, Any]:
 
 
 def _place(infra: "Infra") -> str:
-    """As it is typed: paths are relative to the workspace."""
+    """Return the folder as it is typed: paths are relative to the workspace."""
     root = commands.open_workspace(click.get_current_context()).root
     return str(infra.folder.relative_to(root) if infra.folder.is_relative_to(root) else infra.folder)
 

@@ -1,4 +1,4 @@
-"""List experiments, benchmarks, targets, importers or exporters."""
+"""List experiments, benchmarks, targets, importers, or exporters."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -90,7 +90,7 @@ def benchmarks(workspace: Workspace, /, nexus: str | None, as_json: bool, **filt
 
 
 def _last(last: "LastRun | None") -> tuple[str, str]:
-    """`rate 812 items/s (6/6)`, and the run."""
+    """Return `rate 812 items/s (6/6)`, and the run; two empty texts if there is no run."""
     if last is None:
         return "", ""
     counts, result = f"{last.succeeded}/{last.trials}", last.result

@@ -1,4 +1,4 @@
-"""Read the logs of trials, servers and workers: get, tail, prune."""
+"""Read the logs of trials, servers, and workers: get, tail, prune."""
 
 import os
 import re
@@ -113,7 +113,7 @@ def fluent_bit(workspace: Workspace) -> None:
 
 
 class _Style:
-    """Lines for people: time, trial, component, text. Each component has a colour for as long as the command runs."""
+    """Lines for people: time, trial, component, text. Each component keeps its color while the command runs."""
 
     def __init__(self, *, colours: bool) -> None:
         self.colours = colours
@@ -126,7 +126,7 @@ class _Style:
 
 
 def _printable(line: "LogLine") -> str:
-    """The last state of a progress bar, without the colours and control characters that a program printed."""
+    """Return the last state of a progress bar, without the colors and control characters that a program printed."""
     if line.message:
         text = f"{line.level}: {line.message}" if line.level not in ("", "info") else line.message
         text = " ".join([text, *(f"{name}={value}" for name, value in line.more.items())])

@@ -1,4 +1,4 @@
-"""Scaffold an experiment or a scenario; or a package, model or benchmark of a nexus."""
+"""Scaffold an experiment or a scenario; or a package, model, or benchmark of a nexus."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Packages of a nexus: which benchmarks are for which models, and whether all of it holds."""
+"""Packages of a nexus: which benchmarks belong to which models, and whether everything in them is valid."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

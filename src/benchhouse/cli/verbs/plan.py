@@ -51,14 +51,14 @@ def command(
 
 
 def show_jobs(workspace: Workspace, path: Path, where: dict[str, Any]) -> None:
-    """The exact jobs; then an error where they could not start as things are."""
+    """Print the exact jobs, then raise an error if they could not start now."""
     click.echo(workspace.render(path, **where))
     if lacking := workspace.missing(path, **where):
         raise BenchError("\n  - ".join(["cannot run: jobs would not find what they need:", *lacking]))
 
 
 def _document(plan: "PlanSummary") -> dict[str, Any]:
-    """Plans of one scenario print the same, however full the disk is."""
+    """Return a plan without its storage text: plans of one scenario print the same, however full the disk is."""
     document: dict[str, Any] = screen.plain(plan)
     del document["storage"]["text"]
     return document

@@ -1,4 +1,4 @@
-"""Ask the warehouse in SQL (DuckDB, read-only)."""
+"""Query the tables in SQL (DuckDB, read-only)."""
 
 import csv
 import sys
@@ -12,7 +12,7 @@ from benchhouse.schema.csv_text import csv_cells
 
 
 class QueryCommand(click.Command):
-    """SQL may begin with a comment, `-- why`, which is not an option though it looks like one."""
+    """A command whose SQL may begin with a comment, `-- why`, which looks like an option but is not parsed as one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         comments = [arg for arg in args if arg.startswith("--") and any(letter.isspace() for letter in arg)]

@@ -1,4 +1,4 @@
-"""Plan, run, collect and show a scenario; after an interruption, only what is missing."""
+"""Plan, run, collect, and show a scenario; after an interruption, only the missing trials."""
 
 import signal
 import sys
@@ -79,7 +79,7 @@ def command(
 
 
 def interrupt_on_signals() -> None:
-    """Also where a script started this in the background, with SIGINT ignored; batch systems send SIGTERM."""
+    """Stop on SIGINT and SIGTERM, even if a script ignored SIGINT for this process; batch systems send SIGTERM."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
 
@@ -95,7 +95,7 @@ class ResumableProgress(screen.RunProgress):
 
 
 class ShownRun(ResumableProgress):
-    """Shows each run while it goes on, and its result at its end."""
+    """Shows each run while it is under way, and its result when it ends."""
 
     def __init__(self, as_json: bool) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class ShownRun(ResumableProgress):
         self.exit_code = Exit.GOOD
 
     def show(self, run: "Run") -> None:
-        over = run.summary and run.summary.complete  # one that goes on may yet have what it lacks
+        over = run.summary and run.summary.complete  # a run that continues may still get what is missing
         contract = run.contract() if over and run.record.conditions.get("contract") else None
         rejected = contract and contract.mode == "rejected"
         self.exit_code = max(self.exit_code, run.exit_code, Exit.CLAIM_NOT_SAFE if rejected else Exit.GOOD)
@@ -146,7 +146,7 @@ def _show(run: "Run", contract: "RunContract | None") -> None:
 
 
 def _show_warnings(run: "Run") -> None:
-    """One line a text, at most three of one code."""
+    """Print one line per text, at most three texts per code."""
     warnings = run.warnings()
     for code in dict.fromkeys(warning.code for warning in warnings):
         same = [warning for warning in warnings if warning.code == code]

@@ -1,4 +1,4 @@
-"""Runs on a schedule: keep one for `bench agent`, or render it for a cluster that keeps it."""
+"""Runs on a schedule: add one for `bench agent`, or render it for a cluster that keeps it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

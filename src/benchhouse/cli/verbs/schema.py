@@ -1,4 +1,4 @@
-"""Print a JSON Schema: scenario, benchmark, recipe, trial, metrics, meta, manifest, telemetry or site."""
+"""Print a JSON Schema: scenario, benchmark, recipe, trial, metrics, meta, manifest, telemetry, or site."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""Run a workload against itself: how often equal things look different here, and what could be found."""
+"""Run a workload against itself: how often equal things look different here, and the smallest visible change."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Serve pages, an HTTP API and MCP on this workspace."""
+"""Serve pages, an HTTP API, and MCP on this workspace."""
 
 from typing import Any
 

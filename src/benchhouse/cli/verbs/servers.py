@@ -92,7 +92,7 @@ def start(workspace: Workspace, /, recipe: str, parameters: tuple[str, ...], as_
 
 
 def show_started(server: "StartedServer", as_json: bool) -> None:
-    """Its id and endpoints."""
+    """Print the id and endpoints of a server."""
     if as_json:
         screen.as_json(server)
         return

@@ -1,4 +1,4 @@
-"""Show an experiment, a benchmark or a run: inputs and metrics, or points and where they ran."""
+"""Show an experiment, a benchmark, or a run: inputs and metrics, or points and where they ran."""
 
 import json
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def _show_inputs(title: str, inputs: "list[InputKey]", fixed: dict[str, Any]) ->
 
 
 def _show_run(workspace: Workspace, name: str, as_json: bool) -> bool:
-    """Show the run of that name, if there is one."""
+    """Show the run with this name. Return False if there is none."""
     try:
         run = workspace[name]
     except BenchError:
@@ -101,7 +101,7 @@ def _show_run(workspace: Workspace, name: str, as_json: bool) -> bool:
 
 
 def _show_benchmark(benchmark: "BenchmarkDetails") -> None:
-    """Its name, its file and what it fixes."""
+    """Print the name of a benchmark, its file, and what it fixes."""
     click.echo(f"benchmark {benchmark.name}  ({benchmark.origin}, {benchmark.file})")
     if benchmark.description:
         click.echo(benchmark.description)
@@ -112,7 +112,7 @@ def _show_benchmark(benchmark: "BenchmarkDetails") -> None:
 
 
 def _one_line(value: Any) -> str:
-    """`vectors 5000, k 10`; a list or a mapping inside as JSON."""
+    """Return `vectors 5000, k 10`, with nested lists and mappings as JSON."""
     if not isinstance(value, dict):
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return ", ".join(f"{key} {item if isinstance(item, str) else json.dumps(item)}" for key, item in value.items())
@@ -121,9 +121,9 @@ def _one_line(value: Any) -> str:
 def _rows(
     inputs: "list[InputKey]", fixed: dict[str, Any], above: str = "", kind: str = "", depth: int = 0
 ) -> Iterator[tuple[str, str, str, str]]:
-    """A row a key; below it those of the models that it may hold, by their full names, each with its kind in front.
+    """Yield a row per key, and below it those of the models that it may hold, by their full names, each with its kind.
 
-    What lies deeper than two is left to --json.
+    Models nested more than two levels deep are shown only with --json.
     """
     for item in inputs:
         name = f"{above}{item.name}"
@@ -136,7 +136,7 @@ def _rows(
 
 
 def _default(value: Any) -> str:
-    """As it would be written; of a model with a kind, the kind: its keys follow."""
+    """Return a value as it would be written; for a model with a kind, the kind, because its keys follow."""
     if value is None or isinstance(value, bool):
         return "none" if value is None else str(value).lower()
     return str(value["kind"]) if isinstance(value, dict) and "kind" in value else str(value)

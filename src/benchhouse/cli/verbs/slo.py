@@ -85,7 +85,7 @@ def _show(answer: "SloSearchResult", names: list[str]) -> None:
 
 
 def _show_limits(answer: "SloSearchResult", unit: str) -> None:
-    """What stood in the way of a better answer, and what this one was certified with."""
+    """Print what prevented a better answer, and the error limit with which this one was certified."""
     if answer.error_limit is not None:
         screen.note(f"times are taken that can be off by {answer.error_limit * 1e3:g} ms")
     if answer.undelivered:

@@ -1,4 +1,4 @@
-"""Show runs and how far they are."""
+"""Show runs and their progress."""
 
 import time
 from typing import TYPE_CHECKING
@@ -52,7 +52,7 @@ def command(workspace: Workspace, run: str | None, watch: bool, as_json: bool) -
 
 
 def _list(workspace: Workspace, as_json: bool) -> int:
-    """The newest runs; one whose files can't be read does not hide the others."""
+    """Print the newest runs. A run whose files can't be read does not hide the others."""
     runs = workspace.runs(made_here=True)
     rows, code = [], Exit.GOOD
     for run in reversed(runs[-_MOST_RUNS:]):
@@ -84,7 +84,7 @@ def _list(workspace: Workspace, as_json: bool) -> int:
 
 
 def _shared(workspace: Workspace) -> "list[Destination]":
-    """What of the workspace is where workspace.yaml sends it."""
+    """Return how much of the workspace has been sent to the destinations in workspace.yaml."""
     try:
         return workspace.warehouse.share(dry_run=True)
     except BenchError as error:
@@ -136,17 +136,17 @@ def _lines(status: "RunStatus") -> list[str]:
 
 
 def _others(status: "RunStatus") -> str:
-    """Trials that have not ended; those of a batch system are on its own line."""
+    """Return the trials that have not ended, as text; empty with a batch system, whose queue has its own line."""
     others = {state: count for state, count in status.states.items() if state not in status.outcomes}
     return f"; {screen.outcomes(others)}" if others and not status.queue else ""
 
 
 def _cut(lines: list[str]) -> list[str]:
-    """The first few, and how many more there are."""
+    """Return the first few lines, and how many more there are."""
     more = len(lines) - _MOST_TRIALS
     return [*lines[:_MOST_TRIALS], *([f"           and {more:,} more: --json names them all"] if more > 0 else [])]
 
 
 def _first(text: str) -> str:
-    """Its first line: below that of a server are its last words, which `bench logs` has."""
+    """Return the first line: for a server's failure, its last output follows, which `bench logs` shows."""
     return text.partition("\n")[0].removesuffix(":")

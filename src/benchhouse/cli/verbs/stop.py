@@ -1,4 +1,4 @@
-"""End a run and everything it started; what is finished is kept."""
+"""Stop a run and everything it started; finished trials are kept."""
 
 import click
 

@@ -33,7 +33,7 @@ def command(
 
 
 def show_submitted(submitted: "SubmittedRun", as_json: bool) -> None:
-    """The id of the run, and what of it is under way."""
+    """Print the id of the run, and how many of its trials are under way."""
     if as_json:
         screen.as_json({key: value for key, value in screen.plain(submitted).items() if value is not None})
         return

@@ -1,4 +1,4 @@
-"""Time commands, and compare them: one line, as with hyperfine, kept as a run like any other."""
+"""Time commands, and compare them: one line, as with hyperfine, stored as a run like any other."""
 
 from typing import TYPE_CHECKING, Any
 

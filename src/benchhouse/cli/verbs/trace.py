@@ -1,4 +1,4 @@
-"""Walk a number back: report row, query, digests, and the bytes on disk."""
+"""Trace a value back: report row, query, digests, and the bytes on disk."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""Check scenarios, logical benchmarks and metrics.json: every mistake at once, with file, line and column."""
+"""Check scenarios, logical benchmarks, and metrics.json: every mistake at once, with file, line, and column."""
 
 from pathlib import Path
 from typing import Any

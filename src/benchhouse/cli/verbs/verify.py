@@ -1,4 +1,4 @@
-"""Re-hash the evidence of a run: one flipped byte is found and named."""
+"""Hash the evidence of a run again: a single flipped byte is found and named."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""Look after the curated tables: rebuild, schema, prune; share them: push, pull."""
+"""Maintain the curated tables: rebuild, schema, prune; share them: push, pull."""
 
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,7 @@ def rebuild(workspace: Workspace, as_json: bool) -> int:
 
 
 def _name_some(title: str, lines: list[str]) -> None:
-    """How many trials these lines are about, and which; of very many only the first."""
+    """Print how many trials these lines are about, and which; at most the first few."""
     if not lines:
         return
     screen.note(title.format(screen.count(len(lines), "trial")))

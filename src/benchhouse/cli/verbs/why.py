@@ -1,4 +1,4 @@
-"""Find out why a run got slower: points, nodes, ranks and series that changed, a cause, and the raw evidence."""
+"""Find out why a run got slower: points, nodes, ranks, and series that changed, a cause, and the raw evidence."""
 
 import click
 
