@@ -1,4 +1,4 @@
-"""Driver `chroma`: Chroma inside this process, on a folder, or as a server, by its address."""
+"""Driver `chroma`: Chroma inside this process, in a folder, or as a server at an address."""
 
 import contextlib
 from typing import Any, ClassVar
@@ -11,9 +11,10 @@ from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
 
 
 class Chroma(shared.DatabaseDriver):
-    """On a folder, each collection has a database of its own in it: Chroma itself leaves files of a deleted one behind.
+    """A Chroma collection. In a folder, each collection has its own database, because Chroma leaves files of deleted
+    ones.
 
-    Of a server, the client's pool has a connection for each thread; one client a thread was no faster.
+    With a server, the client's pool has one connection per thread; one client per thread was no faster.
     """
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("hnsw",)
@@ -33,11 +34,11 @@ class Chroma(shared.DatabaseDriver):
             self._client = self._call(
                 lambda: self._library.HttpClient(self._address, ssl=tls, headers=who, settings=self._quiet())
             )
-            # Chroma's client waits for ever, and has no option for that.
+            # Chroma's client waits forever, and has no option for a time limit.
             self._client._server._session.timeout = shared.ANSWER_S
         elif self._home.exists():
             self._open_folder()
-        if self._client:  # the collection, where another object has made it
+        if self._client:  # the collection, if another object has created it
             with contextlib.suppress(self._library.errors.NotFoundError):
                 self._records = self._client.get_collection(self._collection.name, embedding_function=None)
 
@@ -75,7 +76,7 @@ class Chroma(shared.DatabaseDriver):
         return int(self._call(lambda: self._client.get_max_batch_size()))
 
     def build(self) -> None:
-        """Chroma takes vectors into a log; its index catches up with it when it is first asked."""
+        """Make Chroma index its vectors: it takes them into a log, which its index processes at the first query."""
         self._ids(numpy.ones((1, self._collection.dimensions), numpy.float32), 1, None)
 
     def _search(self, queries: shared.Vectors, k: int, below: int | None) -> shared.Ids:
@@ -95,7 +96,7 @@ class Chroma(shared.DatabaseDriver):
     def close(self) -> None:
         self._records = None
         if self._client and self._address:
-            self._client._server._session.close()  # which its own `close` leaves open
+            self._client._server._session.close()  # Chroma's own `close` leaves it open
         super().close()
 
     def _failure(self, error: Exception) -> CallFailed | None:

@@ -16,13 +16,13 @@ from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
 from benchhouse.schema.errors import BenchError
 
 _LOOK_AGAIN_S = 0.00005
-_ROOM = 64  # answers of a thread that room is made for at a time
+_ROOM = 64  # answers of a thread for which room is made at a time
 
 
 class Faiss(vector_shared.Driver):
-    """All threads share one index. Before `build`, `ingest` only collects; after it, vectors go straight in.
+    """An index that all threads share. Before `build`, `ingest` only collects; after it, vectors are added directly.
 
-    FAISS may not search while it adds, so an addition waits until no search runs, and holds up those that come.
+    FAISS cannot search while it adds, so an addition waits until no search runs, and delays new ones.
     """
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")
@@ -37,11 +37,11 @@ class Faiss(vector_shared.Driver):
         self._waiting: list[Vectors] = []
         self._labels: list[Ids] = []
         self._count = 0  # of vectors that were ingested
-        self._ids: Ids | None = None  # by position, where these are not the same
-        self._chosen: dict[int, Any] = {}  # by `below`: search parameters, or what of all is let through
+        self._ids: Ids | None = None  # by position, if ids and positions differ
+        self._chosen: dict[int, Any] = {}  # by `below`: search parameters, or for pq the mask of allowed vectors
         self._mine = threading.local()
-        self._desks: list[SimpleNamespace] = []  # where each thread searches: whether it is busy
-        self._looked_at: Sequence[Vectors] | None = None  # prepared calls that are good
+        self._desks: list[SimpleNamespace] = []  # one per searching thread: whether it is busy
+        self._looked_at: Sequence[Vectors] | None = None  # prepared calls that passed the check
         self._adding = False
         self._added = threading.Condition()
 
@@ -91,14 +91,14 @@ class Faiss(vector_shared.Driver):
         self._built = True
 
     def search(self, queries: Vectors, k: int, below: int | None = None) -> Ids:
-        # The sum finds every NaN and infinity, and keeps the interpreter while it does.
+        # The sum detects every NaN and infinity, without releasing the interpreter.
         if queries.shape[1:] != self._one[1:] or not isfinite(numpy.add.reduce(queries, None, "f8")):
             vector_shared.refuse_bad_vectors(queries, self._collection)
         return self._search(queries, k, below)
 
     def _search(self, queries: Vectors, k: int, below: int | None) -> Ids:
         desk = getattr(self._mine, "desk", None) or self._threads_of_this_one()
-        desk.busy = True  # before the look: an addition raises its sign first, and looks at the desks after
+        desk.busy = True  # before the check: an addition first sets its flag, then checks the desks
         try:
             if self._adding:
                 self._wait_for_additions(desk)
@@ -115,16 +115,19 @@ class Faiss(vector_shared.Driver):
         return nearest if self._ids is None else self._by_id(nearest)
 
     def prepare(self, calls: Sequence[Vectors], k: int) -> Callable[[int], Ids] | None:
-        """Single queries go straight into the library. What FAISS's own `search` does in Python around that costs ten
-        microseconds, because each search leaves cold caches behind; room for answers is made for many at once."""
+        """Return a function that passes single queries straight to the library, or None if these cannot.
+
+        The Python code of FAISS's own `search` costs ten microseconds, because each search leaves cold caches behind.
+        Room for answers is allocated for many at once.
+        """
         if type(self).search is not _SEARCH or not self._are_single(calls):
-            return None  # whoever searches in another way is to be asked
+            return None  # a subclass with its own search must be called
         desk, search, pointer = self._threads_of_this_one(), self._index.search_c, self._faiss.swig_ptr
         distances, whole = numpy.empty((1, k), numpy.float32), numpy.dtype(numpy.int64)
-        nowhere = pointer(distances)  # nobody asks for them
+        nowhere = pointer(distances)  # unused, but required
         room: list[tuple[Ids, Any]] = []
 
-        def search_one(number: int, _: Any = distances) -> Ids:  # which keeps them alive
+        def search_one(number: int, _: Any = distances) -> Ids:  # the default argument keeps them alive
             if not room:
                 room.extend([(row, pointer(row)) for row in [numpy.empty((1, k), whole) for _ in range(_ROOM)]])
             nearest, address = room.pop()
@@ -140,7 +143,7 @@ class Faiss(vector_shared.Driver):
         return search_one
 
     def stats(self) -> VectorStats:
-        """The size is that of the file which FAISS would write."""
+        """Return the statistics; the size is that of the file that FAISS would write."""
         return VectorStats(int(self._index.ntotal), int(self._faiss.serialize_index(self._index).nbytes))
 
     def delete(self) -> None:
@@ -165,7 +168,8 @@ class Faiss(vector_shared.Driver):
                 self._added.notify_all()
 
     def _are_single(self, calls: Sequence[Vectors]) -> bool:
-        """Whether each is one query as the library wants it in memory. Raises BenchError where one is not to be had."""
+        """Return whether each call is one query in the library's memory layout. Raise BenchError for
+        invalid vectors."""
         if calls is not self._looked_at:
             if {call.shape for call in calls} != {self._one}:
                 return False
@@ -186,7 +190,7 @@ class Faiss(vector_shared.Driver):
             desk.busy = True
 
     def _threads_of_this_one(self) -> SimpleNamespace:
-        """OpenMP keeps its number of threads by the thread that calls, so each one says it once."""
+        """Set the number of threads, which OpenMP keeps per calling thread, and return this thread's desk."""
         self._faiss.omp_set_num_threads(self._collection.threads)
         desk: SimpleNamespace | None = getattr(self._mine, "desk", None)
         if desk is None:
@@ -195,7 +199,8 @@ class Faiss(vector_shared.Driver):
         return desk
 
     def _let_through(self, below: int) -> Any:
-        """Search parameters that keep to the vectors with labels below that number; of pq, which takes none, a mask."""
+        """Return search parameters that select vectors with labels below that number; for pq, which takes
+        none, a mask."""
         if below not in self._chosen:
             vector_shared.refuse_filter_without_labels(below, self._collection)
             mask = numpy.concatenate(self._labels) < below
@@ -216,7 +221,7 @@ class Faiss(vector_shared.Driver):
         return chosen
 
     def _among(self, queries: Vectors, k: int, mask: NDArray[numpy.bool_]) -> Ids:
-        """Search wider and wider until enough of the nearest pass the mask."""
+        """Widen the search until enough of the nearest vectors pass the mask."""
         count = len(mask)
         enough, wide = min(k, int(mask.sum())), min(2 * k, count)
         while True:

@@ -1,7 +1,7 @@
 """Driver `fileio`: moves blocks of a file with blocking calls, from several threads and processes.
 
-With preadv and pwrite an operation in flight is a thread that waits in the kernel. Python lets only one thread of a
-process run between two calls, so workers are spread over processes, which start on one clock edge.
+With preadv and pwrite, an operation in flight is a thread that waits in the kernel. Python runs only one thread of a
+process between two calls, so workers are spread over processes, which start at the same time.
 """
 
 import gc
@@ -22,13 +22,13 @@ from benchhouse.load.scheduling_delays import TICK_NS, DelayMeter, make_room
 from benchhouse.load.streams import WAKING_NS, SharedWaits, ValueStream
 from benchhouse.schema.errors import BenchError
 
-MOST_BLOCKS = 1 << 26  # of a random pattern, whose order takes 8 bytes a block
-_EDGE_NS = 20_000_000  # from the moment that all are ready to the start
+MOST_BLOCKS = 1 << 26  # of a random pattern, whose order takes 8 bytes per block
+_EDGE_NS = 20_000_000  # from the moment when all are ready to the start
 _SECTOR = 512
 
 
 class _ProcessTotals(NamedTuple):
-    """What the workers of one process moved, and when they did."""
+    """What the workers of one process moved, and when."""
 
     moved: MovedBytes
     started_ns: int
@@ -50,9 +50,10 @@ class FileIO:
         return _content(job).misfits(job.path, offsets, job.generation)
 
     def transfer(self, job: FileJob) -> MovedBytes:
-        """Move every block once, or go round until `duration_s` has passed. Raises OSError if the file can't be opened.
+        """Move every block once, or repeatedly until `duration_s` has passed. Raise OSError if the file cannot be
+        opened.
 
-        A file that is there keeps its content, except for what is written.
+        An existing file keeps its content, except for what is written.
         """
         if job.random and job.blocks > MOST_BLOCKS:
             raise BenchError(
@@ -62,7 +63,7 @@ class FileIO:
         content, shuffled = _content(job), shuffle(job)
         access = os.O_RDONLY if not job.writes else os.O_RDWR if job.reads else os.O_WRONLY
         flags = access | (os.O_CREAT if job.writes else 0) | (os.O_DIRECT if job.direct else 0)
-        parent = os.getppid() if job.processes == 1 else os.getpid()  # of the workers' processes
+        parent = os.getppid() if job.processes == 1 else os.getpid()  # parent of the workers' processes
         with ExitStack() as stack:
             descriptors = []
             for _ in range(job.streams):  # opened before the fork: all workers of a stream share one
@@ -82,8 +83,8 @@ class FileIO:
                     for number in range(process, job.workers, job.processes)
                 ]
 
-            gc.collect()  # here, once: each process that did it would copy all memory first, and begin late
-            gc.disable()  # a collection in mid-run would be a pause of every thread
+            gc.collect()  # here, once: each process that did it would first copy all memory, and start late
+            gc.disable()  # a collection during the run would pause every thread
             stack.callback(gc.enable)
             if job.processes == 1:
                 parts = [_work(crew(0), monotonic_ns() + _EDGE_NS)]
@@ -97,7 +98,7 @@ def _content(job: FileJob) -> BlockContent:
 
 
 def _work(workers: list[BlockWorker], start_ns: int) -> _ProcessTotals:
-    """Run the workers in threads of this process, while another one watches; a worker alone needs none."""
+    """Run the workers in threads of this process, while another thread measures delays."""
     watch, waits, over = DelayMeter(), (ValueStream(), ValueStream()), threading.Event()
     watch.looked_ns = start_ns
     watcher = threading.Thread(target=_keep_watch, args=(watch, waits, over, len(workers) == 1), daemon=True)
@@ -130,8 +131,8 @@ def _work(workers: list[BlockWorker], start_ns: int) -> _ProcessTotals:
 
 
 def _keep_watch(watch: DelayMeter, waits: tuple[ValueStream, ValueStream], over: threading.Event, alone: bool) -> None:
-    """Sample how late a thread of this process runs. A timer wakes one late even where nothing keeps it from running,
-    which no operation is: that is taken off."""
+    """Sample how late a thread of this process runs. A timer wakes a thread late even if nothing blocks it; that part
+    is subtracted, because it does not affect operations."""
     watch.begin()
     try:
         due_ns = monotonic_ns() + TICK_NS
@@ -146,7 +147,7 @@ def _keep_watch(watch: DelayMeter, waits: tuple[ValueStream, ValueStream], over:
 
 
 def _in_processes(count: int, crew: Callable[[int], list[BlockWorker]]) -> list[_ProcessTotals]:
-    """Fork, wait until all are ready, give them one start time, and take what they moved."""
+    """Fork, wait until all are ready, give them one start time, and return what they moved."""
     forking = multiprocessing.get_context("fork")
     children, pipes = [], []
     try:
@@ -155,7 +156,7 @@ def _in_processes(count: int, crew: Callable[[int], list[BlockWorker]]) -> list[
             pipes.append(ours)
             child = forking.Process(target=_live, args=(theirs, list(pipes), crew, number), daemon=True)
             child.start()
-            theirs.close()  # so that its end is seen
+            theirs.close()  # so that its end is noticed
             children.append(child)
         for pipe in pipes:
             _take(pipe)
@@ -185,7 +186,7 @@ def _live(
     number: int,
 ) -> None:
     for other in others:
-        other.close()  # the parent's ends, inherited: its death would not be seen
+        other.close()  # inherited ends of the parent, which would hide its death
     workers = crew(number)
     pipe.send("ready")
     pipe.send(_work(workers, pipe.recv()))
@@ -208,7 +209,7 @@ def _total(parts: list[_ProcessTotals], block: int) -> MovedBytes:
 
 
 def _add(total: MovedBytes, share: BlockWorker | MovedBytes) -> None:
-    """What a worker and what a process counted have the same names."""
+    """Add a worker's or a process's counts, which have the same names, to `total`."""
     for name in KINDS:
         getattr(total, name).merge(getattr(share, name))
         total.delays.setdefault(name, SharedWaits()).merge(share.delays[name])

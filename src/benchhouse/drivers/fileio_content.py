@@ -1,4 +1,4 @@
-"""What is in a file under test: pseudo-random blocks that say where they belong and which pass wrote them."""
+"""The content of a file under test: pseudo-random blocks that record their offset and the pass that wrote them."""
 
 import mmap
 import os
@@ -16,29 +16,30 @@ _PIECE = 1 << 20
 
 
 class BlockContent:
-    """Blocks of one size: stamp, then the same pseudo-random bytes in all of them, a function of the seed."""
+    """Blocks of one size: a stamp, then pseudo-random bytes that are the same in all blocks and determined
+    by the seed."""
 
     def __init__(self, block: int, seed: int) -> None:
         self.block = block
         self._rest = random.Random(seed).randbytes(block - _STAMP.size)
 
     def of(self, offset: int, generation: int = 0) -> bytes:
-        """The block at `offset`."""
+        """Return the block at `offset`."""
         return _STAMP.pack(offset, generation) + self._rest
 
     def buffer(self, generation: int) -> mmap.mmap:
-        """A block of that generation, page-aligned as direct I/O demands; its offset is to be stamped."""
+        """Return a page-aligned block of that generation, as direct I/O requires. The caller stamps its offset."""
         made = mmap.mmap(-1, self.block)
         made.write(self.of(0, generation))
         return made
 
     def fits(self, content: "bytes | mmap.mmap", offset: int, least: int = 0) -> bool:
-        """Whether a block that was read is the one at `offset`, of that generation or a later one."""
+        """Return whether a block that was read is the one at `offset`, of generation `least` or later."""
         here, generation = _STAMP.unpack_from(content)
         return here == offset and least <= generation <= _LATEST and content[_STAMP.size :] == self._rest
 
     def fill(self, path: Path, size: int) -> None:
-        """Write the whole file and make it durable. Raises OSError, and then the file may be half written."""
+        """Write the whole file and make it durable. After an OSError, the file may be partly written."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             several = max(_PIECE // self.block, 1)
@@ -50,7 +51,7 @@ class BlockContent:
             os.close(descriptor)
 
     def misfits(self, path: Path, offsets: Sequence[int], generation: int) -> list[int]:
-        """Of these offsets, those that don't hold a block of that generation; the cache is not asked."""
+        """Return those of the offsets that do not hold a block of that generation, read without the cache."""
         drop_cache(path)
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -61,7 +62,7 @@ class BlockContent:
 
 
 class GivenContent(BlockContent):
-    """The bytes of a file, from its beginning again where more are needed. They carry no stamp: only to be read."""
+    """The bytes of a file, repeated as needed. They carry no stamp, so they are only read."""
 
     def __init__(self, block: int, source: Path, size: int) -> None:
         self.block = block
@@ -78,7 +79,7 @@ class GivenContent(BlockContent):
 
 
 def _round(data: mmap.mmap, offset: int, size: int) -> bytes:
-    """So many bytes of what has no end, as it begins again."""
+    """Return `size` bytes of the endlessly repeated data, from `offset` on."""
     start = offset % len(data)
     found = data[start : start + size]
     if len(found) < size:
@@ -89,12 +90,12 @@ def _round(data: mmap.mmap, offset: int, size: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def content_of(block: int, seed: int, source: Path | None, size: int) -> BlockContent:
-    """Of the file of one trial; made once, as it may have to read a large file."""
+    """Return the content of one trial's file; cached, because it may have to read a large file."""
     return GivenContent(block, source, size) if source else BlockContent(block, seed)
 
 
 def drop_cache(path: Path) -> None:
-    """Ask the kernel to forget a file's pages, so that reads reach the device."""
+    """Tell the kernel to drop a file's pages, so that reads reach the device."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

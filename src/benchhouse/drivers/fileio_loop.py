@@ -1,8 +1,8 @@
 """The tight loop of driver `fileio`: one worker that moves blocks one after another and keeps their latencies.
 
-One reading of the clock an operation: the end of one is the start of the next. Everything that is not an operation
-happens between pieces of `_PIECE` operations, or every few milliseconds where a worker looks how long it has waited for
-a core (`load/scheduling_delays.py`); after that the clock is read anew.
+The clock is read once per operation: the end of one is the start of the next. Everything else happens between pieces of
+`_PIECE` operations, or every few milliseconds when a worker checks how long it has waited for a core
+(`load/scheduling_delays.py`). After that, the clock is read again.
 """
 
 import errno
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PIECE = 256
-_COUNTED = 2048  # latencies that are counted at a time, before other threads may go on
+_COUNTED = 2048  # latencies that are counted at a time, before other threads may continue
 _MOST_KEPT = 1 << 22  # latencies that all workers together keep before they are counted: 32 MiB
-_MOST_GROUPS = 1024  # between two looks, that are kept before their delays are settled
-_MOST_WRITTEN = 256  # offsets that are kept to be looked at afterwards
-_KINDS = 8191  # reads and writes of a mixture repeat after so many, which is prime: not in step with the blocks
+_MOST_GROUPS = 1024  # kept groups before their delays are settled
+_MOST_WRITTEN = 256  # offsets that are kept for a check afterward
+_KINDS = 8191  # length of the cycle of reads and writes: prime, so not in step with the blocks
 _FIRST_ERRORS = 10
-_UNTIL_LOOK_NS = 4 * LOOK_NS  # of one thread: operations are as short as 2 µs, and a look takes 3 µs
+_UNTIL_LOOK_NS = 4 * LOOK_NS  # of one thread: operations take as little as 2 µs, and a check takes 3 µs
 _LONGEST_UNTIL_LOOK_NS = 20 * LOOK_NS
 _FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _FOREVER = 1 << 62
@@ -42,14 +42,14 @@ _OFFSET = struct.Struct("<Q")
 
 
 class OffsetOrder:
-    """The offsets of one worker: a run of neighbours, or for random patterns its share of the shuffled whole."""
+    """The offsets of one worker: a contiguous range, or its share of the shuffled whole for random patterns."""
 
     def __init__(self, job: FileJob, number: int, shuffled: "NDArray[int64] | None") -> None:
         self._offsets: range | NDArray[int64]
         if shuffled is not None:
             self._offsets = shuffled[job.blocks * number // job.workers : job.blocks * (number + 1) // job.workers]
             return
-        stream, turn = divmod(number, job.depth)  # the workers of a stream take its blocks in turn
+        stream, turn = divmod(number, job.depth)  # the workers of a stream take its blocks in rotation
         first, end = (job.blocks * edge // job.streams for edge in (stream, stream + 1))
         self._offsets = range((first + turn) * job.block, end * job.block, job.depth * job.block)
 
@@ -63,7 +63,7 @@ class OffsetOrder:
 
 
 def shuffle(job: FileJob) -> "NDArray[int64] | None":
-    """All offsets in random order, the same for the same seed; nothing for sequential patterns."""
+    """Return all offsets in a random order that is determined by the seed; None for sequential patterns."""
     if not job.random:
         return None
     import numpy
@@ -74,9 +74,9 @@ def shuffle(job: FileJob) -> "NDArray[int64] | None":
 
 
 class BlockWorker:
-    """One operation in flight. `run` moves this worker's blocks once, or goes round until a deadline.
+    """A worker with one operation in flight. `run` moves its blocks once, or repeatedly until a deadline.
 
-    It ends when its process is no longer a child of `parent`: whoever asked for the work was killed.
+    It ends when its process is no longer a child of `parent`, which means that the caller was killed.
     """
 
     def __init__(
@@ -91,17 +91,17 @@ class BlockWorker:
         self._parent = parent
         self.before = getrusage(RUSAGE_SELF)  # of its whole process, when the measured time began
         self.watch = DelayMeter()  # of its process
-        self.fellows = 1  # workers of its process, itself included
+        self.fellows = 1  # workers of its process, including itself
         self.started_ns = self.ended_ns = self._looked_ns = self._look_ns = 0
         self.forget()
 
     def forget(self) -> None:
-        """Begin to count: what came before was warm-up."""
+        """Start to count; everything before was warm-up."""
         self.reads, self.writes, self.syncs = Histogram(), Histogram(), Histogram()
         self._times = {kind: array("q") for kind in KINDS}
         self.delays = {kind: SharedWaits() for kind in KINDS}
-        self._seen = dict.fromkeys(KINDS, 0)  # of the times that are kept, how many there were at the last look
-        self._groups: list[array[int]] = []  # of operations between two looks: from when to when, delay, how many
+        self._seen = dict.fromkeys(KINDS, 0)  # kept times per kind at the last check
+        self._groups: list[array[int]] = []  # operations between two checks: start, end, delay, counts
         self.no_core_ns = self.late_ns = 0
         self.errors: Counter[str] = Counter()
         self.first_errors: list[str] = []
@@ -137,9 +137,9 @@ class BlockWorker:
         self._delay.close()
 
     def _look(self, ended_ns: int) -> int:
-        """How long this thread has waited for a core since the last look; the time when that is known."""
+        """Record how long this thread has waited for a core since the last check. Return the time after the check."""
         delay_ns = self._delay.look()
-        if delay_ns > FINEST_NS or ended_ns - self._looked_ns > TICK_NS:  # else nothing worth keeping can be in it
+        if delay_ns > FINEST_NS or ended_ns - self._looked_ns > TICK_NS:  # otherwise it cannot contain a relevant delay
             counts = [len(times) - self._seen[kind] for kind, times in self._times.items()]
             self._groups.append(array("q", [self._looked_ns, ended_ns, delay_ns, *counts]))
         for kind, times in self._times.items():
@@ -150,12 +150,13 @@ class BlockWorker:
         return monotonic_ns()
 
     def _check_delay_sometimes(self, looked_ns: int) -> None:
-        """Threads of one process look less often: each look hands Python's lock around."""
+        """Set the time of the next check, later if the process has more threads, because each check passes Python's
+        lock on."""
         self._looked_ns = looked_ns
         self._look_ns = looked_ns + min(_UNTIL_LOOK_NS * self.fellows, _LONGEST_UNTIL_LOOK_NS)
 
     def _doubt(self) -> None:
-        """Settle what is known of how late this thread was, once it is known when the whole process was stopped."""
+        """Settle the delays of this thread once it is known when the whole process was stopped."""
         self.watch.wait_until_known(self._looked_ns)
         for began_ns, ended_ns, delay_ns, *counts in self._groups:
             waited_ns = min(delay_ns + self.watch.pauses.within(began_ns, ended_ns), ended_ns - began_ns)
@@ -167,7 +168,7 @@ class BlockWorker:
         self._groups.clear()
 
     def count(self) -> None:
-        """Put the latencies that were kept into the histograms, with a pause for other threads after each part."""
+        """Put the kept latencies into the histograms, with a pause for other threads after each part."""
         self._doubt()
         self._seen = dict.fromkeys(KINDS, 0)
         for name, times in self._times.items():
@@ -195,7 +196,7 @@ class BlockWorker:
                 self._look(monotonic_ns())
                 self.count()
 
-    # Each of the three goes through a piece and tells whether to go on, and the last offsets read and written, or -1.
+    # Each of these three moves a piece and returns whether to continue, and the last offsets read and written, or -1.
 
     def _read(self, offsets: Sequence[int], deadline_ns: int) -> tuple[bool, int, int]:
         descriptor, buffers, length = self._descriptor, [self._buffer], self._job.block
@@ -284,7 +285,7 @@ class BlockWorker:
                 return True, last_read, last_written
 
     def _sync(self, last: int) -> int:
-        """Make the writes durable; the time when that was done."""
+        """Make the writes durable and return the time afterward."""
         self._until_sync = self._job.sync_every or _FOREVER
         os.fdatasync(self._descriptor)
         now = monotonic_ns()
@@ -292,7 +293,7 @@ class BlockWorker:
         return now
 
     def _ends(self, error: OSError, deadline_ns: int) -> bool:
-        """Count an operation that failed; whether that was the last one."""
+        """Count a failed operation and return whether it was the last one."""
         number = error.errno or 0
         self.errors[SHORT if isinstance(error, ShortMoveError) else errno.errorcode.get(number, str(number))] += 1
         if len(self.first_errors) < _FIRST_ERRORS:
@@ -303,7 +304,7 @@ class BlockWorker:
 
 
 class ShortMoveError(OSError):
-    """The kernel moved less than was asked: the file has ended, or its filesystem is nearly full."""
+    """The kernel moved less than requested: the file has ended, or its file system is nearly full."""
 
 
 def _short(offset: int, moved: int, length: int) -> ShortMoveError:
@@ -311,7 +312,7 @@ def _short(offset: int, moved: int, length: int) -> ShortMoveError:
 
 
 def _kinds(mix: float, seed: str) -> list[bool]:
-    """Reads (True) and writes of a mixture, in random order; their share is `mix` as nearly as it can be."""
+    """Return reads (True) and writes of a mixture in random order, with a share of reads that is closest to `mix`."""
     reads = round(_KINDS * mix)
     kinds = [True] * reads + [False] * (_KINDS - reads)
     random.Random(seed).shuffle(kinds)

@@ -1,4 +1,4 @@
-"""Driver `fio`: the same transfers made by fio, for storage that is faster than Python can ask."""
+"""Driver `fio`: the same transfers made by fio, for storage that is faster than Python can drive."""
 
 import errno
 import json
@@ -18,9 +18,9 @@ _SECTOR = 512
 
 
 class Fio:
-    """Runs fio 3 once for a transfer. Latencies come from its own buckets, which are up to 1.6% wide.
+    """Runs fio 3 once per transfer. Latencies come from fio's own buckets, which are up to 1.6% wide.
 
-    It writes its own bytes, so the content of the file is not checked; it ends at the first error.
+    fio writes its own bytes, so the content of the file is not checked. It ends at the first error.
     """
 
     known_content: ClassVar[bool] = False
@@ -40,15 +40,17 @@ class Fio:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         moved = _understand(report, completed)
         measured = job.duration_s / (job.duration_s + job.warmup_s) if job.duration_s else 1.0
-        moved.user_s = (after.ru_utime - before.ru_utime) * measured  # evenly spread, for want of better
+        # assumed to be evenly spread, because fio does not separate the warm-up
+        moved.user_s = (after.ru_utime - before.ru_utime) * measured
         moved.cpu_s = moved.user_s + (after.ru_stime - before.ru_stime) * measured
-        if not job.warmup_s:  # else it can't be told what of it was for the warm-up
+        if not job.warmup_s:  # otherwise the share of the warm-up is unknown
             moved.fetched_bytes = (after.ru_inblock - before.ru_inblock) * _SECTOR
         return moved
 
 
 def arguments(job: FileJob) -> list[str]:
-    """What fio is told. With psync each operation in flight is a job of its own; other engines have a real queue."""
+    """Return fio's arguments. With psync, each operation in flight is a job of its own; other engines have a real
+    queue."""
     jobs = job.workers if job.ioengine == "psync" else job.streams
     if job.ioengine == "psync" and job.depth > 1 and not job.random:
         raise BenchError(
@@ -76,8 +78,8 @@ def arguments(job: FileJob) -> list[str]:
         "fdatasync": job.sync_every,
         "end_fsync": int(job.sync_end),
         "fallocate": "none",
-        "invalidate": 0,  # whether the cache is dropped was decided before
-        "fadvise_hint": 0,  # the kernel is told no more of what comes than by our own engine
+        "invalidate": 0,  # dropping the cache was decided before
+        "fadvise_hint": 0,  # the kernel gets no more hints than from our own engine
         "output-format": "json+",
         "eta": "never",
     }
@@ -90,7 +92,7 @@ def arguments(job: FileJob) -> list[str]:
 
 
 def _understand(text: str, completed: "subprocess.CompletedProcess[str]") -> MovedBytes:
-    """fio's JSON as ours. An error of a job is an outcome; output that can't be read is not."""
+    """Convert fio's JSON. A job's error is part of the result; unreadable output raises BenchError."""
     try:
         report = json.loads(text[text.index("{") :])
         (job,) = report["jobs"]

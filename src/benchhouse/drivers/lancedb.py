@@ -13,7 +13,8 @@ _DISTANCES = {"l2": "l2", "ip": "dot", "cosine": "cosine"}
 
 
 class LanceDB(shared.DatabaseDriver):
-    """A folder of its own for each collection. hnsw and pq are LanceDB's, over a single cell: nothing is left out."""
+    """A LanceDB table in a folder of its own. hnsw and pq are LanceDB's over a single partition, so nothing
+    is skipped."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")
 
@@ -25,7 +26,7 @@ class LanceDB(shared.DatabaseDriver):
         self._table: Any = None
 
     def open(self) -> None:
-        if self._home.exists() and not self._made:  # one that an earlier object has made
+        if self._home.exists() and not self._made:  # created by an earlier object
             self._table = self._call(lambda: self._library.connect(self._home).open_table("vectors"))
 
     def create(self) -> None:

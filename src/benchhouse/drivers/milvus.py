@@ -1,4 +1,4 @@
-"""Driver `milvus`: Milvus Lite inside this process, on a folder; its server, or a full Milvus, by the address."""
+"""Driver `milvus`: Milvus Lite inside this process, in a folder; or its server or a full Milvus, at an address."""
 
 import logging
 import math
@@ -15,18 +15,20 @@ from benchhouse.schema.errors import BenchError
 _DISTANCES = {"l2": "L2", "ip": "IP", "cosine": "COSINE"}
 _KINDS = {"flat": "FLAT", "ivf": "IVF_FLAT", "hnsw": "HNSW", "pq": "IVF_PQ"}
 _PORT = 19530
-_REQUEST_BYTES = 16 << 20  # of vectors: gRPC takes 64 MB at most
+_REQUEST_BYTES = 16 << 20  # of vectors: gRPC accepts at most 64 MB
 
 
 class _Once(float):
-    """A time limit for one attempt. With a plain number pymilvus tries a dead server anew until that time is over."""
+    """A time limit for one attempt. With a plain number, pymilvus retries a dead server until the time is over."""
 
-    def __le__(self, _: object) -> bool:  # it asks `elapsed >= limit`, and a subclass is asked first
+    # pymilvus evaluates `elapsed >= limit`, which calls this method of the subclass first
+    def __le__(self, _: object) -> bool:
         return True
 
 
 class Milvus(shared.DatabaseDriver):
-    """One gRPC channel serves all threads. pq is Milvus's IVF_PQ over a single cell; Lite has none."""
+    """A Milvus collection, with one gRPC channel for all threads. pq is IVF_PQ over a single partition;
+    Lite has none."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")
     recipe: ClassVar[str] = "milvus_lite"
@@ -34,7 +36,7 @@ class Milvus(shared.DatabaseDriver):
     def __init__(self, endpoint: str, collection: Collection) -> None:
         super().__init__("milvus", "pymilvus", endpoint, collection)
         logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it prints what it also raises
-        self._address = endpoint if shared.is_address(endpoint) else ""  # pymilvus takes the key out by itself
+        self._address = endpoint if shared.is_address(endpoint) else ""  # pymilvus itself extracts the key
         self._home = self._home.with_name(f"{collection.name}.db")
 
     def open(self) -> None:
@@ -51,12 +53,13 @@ class Milvus(shared.DatabaseDriver):
             self._check_reachable()
         try:
             self._client = self._library.MilvusClient(where, timeout=limit)
-        except self._library.MilvusException as error:  # somebody took the connection, and never spoke Milvus
+        except self._library.MilvusException as error:  # something accepted the connection but does not speak Milvus
             raise CallFailed("timeout", str(error)[:500]) from error
         self.version = self._call(lambda: self._client.get_server_version(timeout=shared.CONNECT_S))
 
     def _check_reachable(self) -> None:
-        """Whether somebody is there: pymilvus says the same of a closed port, an unknown name and a silent server."""
+        """Raise CallFailed if nothing listens: pymilvus reports a closed port, unknown name, and silent
+        server alike."""
         parts = urlsplit(self._address)
         try:
             with socket.create_connection((parts.hostname or "", parts.port or _PORT), timeout=shared.CONNECT_S):
@@ -105,13 +108,13 @@ class Milvus(shared.DatabaseDriver):
             "vector",
             index_type=_KINDS[self._collection.index],
             metric_type=_DISTANCES[self._collection.distance],
-            # pymilvus 3 sends each parameter by itself; Lite reads them from one field and ignores all else.
+            # pymilvus 3 sends each parameter separately; Lite reads them from one field and ignores all others.
             params={"params": wanted} if "lite" in self.version else wanted,
         )
         self._call(lambda: self._client.flush(name))
-        self._call(lambda: self._client.create_index(name, index))  # returns when it is made
+        self._call(lambda: self._client.create_index(name, index))  # returns when the index is ready
         made = str(self._call(lambda: self._client.describe_index(name, self._client.list_indexes(name)[0])))
-        # Its description has the parameters quoted or not, in whatever depth.
+        # The description may quote the parameters, and nests them at different depths.
         kept = {key for key, value in wanted.items() if re.search(rf"['\"]{key}['\"]: ['\"]?{value}\b", made)}
         if lost := [f"{key}={value}" for key, value in wanted.items() if key not in kept]:
             raise CallFailed("server_error", f"Milvus made an index without {', '.join(lost)}: {made}"[:500])
@@ -158,7 +161,7 @@ class Milvus(shared.DatabaseDriver):
 
 
 def _kind(text: str) -> str:
-    """Of what gRPC says, as pymilvus passes it on in words."""
+    """Return the kind of a gRPC error from the text that pymilvus passes on."""
     for kind, phrases in (
         ("timeout", ("DEADLINE_EXCEEDED", "Deadline Exceeded")),
         ("refused", ("Connection refused", "Fail connecting", "failed to connect")),

@@ -17,14 +17,15 @@ from benchhouse.schema.secrets import split_userinfo
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
 _raw_decode = json.JSONDecoder().raw_decode
-_NOT_OF_THIS_API = (ValueError, LookupError, TypeError, AttributeError, RecursionError)  # the last: nested too deep
+# RecursionError: nested too deep
+_NOT_OF_THIS_API = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _IN_QUOTES = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 
 
 class OpenAI:
-    """Builds request bodies once and reads finished answers; what lies between belongs to the engine.
+    """Builds request bodies and reads finished answers; the engine does everything in between.
 
-    Only completions take several prompts in one request.
+    Only completions accept several prompts in one request.
     """
 
     transport: ClassVar[Literal["http"]] = "http"
@@ -65,7 +66,8 @@ class OpenAI:
         )
 
     def request(self, item: Any) -> bytes:
-        """`item` has `as_messages()` or `as_text()`, and `output_tokens` or None; of a batch it is a list of such."""
+        """Return the bytes of a request. `item` has `as_messages()` or `as_text()`, and `output_tokens` or None; a
+        batch is a list of such items."""
         prompt: dict[str, Any]
         if self._batch > 1:
             tokens = max((part.output_tokens or 0 for part in item), default=0)
@@ -75,7 +77,8 @@ class OpenAI:
             prompt = {"messages": item.as_messages()} if self._chat else {"prompt": item.as_text()}
         limit = {"max_tokens": tokens} if tokens else {}
         text = json.dumps(self._fixed | prompt | limit | self._extra, ensure_ascii=False)
-        body = text.encode("utf-8", "backslashreplace")  # half of a surrogate pair has no other form, and that is JSON
+        # half of a surrogate pair has no other form, and that is valid JSON
+        body = text.encode("utf-8", "backslashreplace")
         head = f"POST {self._path} HTTP/1.1\r\n{self._lines}Content-Length: {len(body)}\r\n\r\n"
         return head.encode() + body
 
@@ -102,11 +105,12 @@ class OpenAI:
         return reply
 
     def _read_stream(self, exchange: Exchange) -> CallResult:
-        """One stamp for each event that brought output: that of the read which completed the event."""
+        """Read a stream, with one timestamp per event that brought output: that of the read which completed
+        the event."""
         reply, ends = (
             CallResult(size=len(exchange.body), count=self._batch),
             array("q"),
-        )  # where an event with output ends
+        )  # the positions where events with output end
         texts: dict[int, list[str]] = {}
         body, at, done = exchange.body, 0, False
         while (start := at) < len(body):
@@ -140,7 +144,7 @@ class OpenAI:
         return reply
 
     def _pass_over_its_like(self, body: bytes, line: bytes, start: int, ends: "array[int]") -> int:
-        """Count the events that follow `line` and differ from it in their text alone; where the first other one is."""
+        """Count the following events that differ from `line` only in their text. Return the position after them."""
         begin, end = self._around_text(line)
         after = start + len(line) + 1
         if not end:
@@ -153,9 +157,10 @@ class OpenAI:
         return at
 
     def _around_text(self, line: bytes) -> tuple[bytes, bytes]:
-        """What stands before and after the text of an event that brings nothing else, so that its like is known unread.
+        """Return the bytes before and after the text of an event that contains nothing else, to recognize similar
+        events unparsed.
 
-        The key can't stand inside of a JSON string, where its quotes would be escaped.
+        The key cannot occur inside a JSON string, where its quotes would be escaped. Both are empty for other events.
         """
         for key in self._text_keys:
             if (at := line.find(key)) > 0 and line.count(key) == 1:
@@ -164,12 +169,12 @@ class OpenAI:
         return b"", b""
 
     def _take(self, content: dict[str, Any], reply: CallResult, texts: dict[int, list[str]]) -> bool:
-        """Read an event, or a whole answer; whether it brought output."""
+        """Read an event or a whole answer, and return whether it brought output."""
         if content.get("error") or content.get("object") == "error":
             reply.error, reply.detail = "server_error", excerpt(json.dumps(content.get("error") or content).encode())
             return False
         usage = content.get("usage")
-        if usage:  # some send running counts with every event: the last one stands
+        if usage:  # some servers send running counts with every event: the last one counts
             reply.input_tokens = _number(usage, "prompt_tokens")
             reply.output_tokens = _number(usage, "completion_tokens")
             reply.cached_tokens = _number(usage.get("prompt_tokens_details") or {}, "cached_tokens")
@@ -186,7 +191,7 @@ class OpenAI:
 
 
 def _decoded(text: str) -> Any:
-    """As `json.loads`, which looks for an encoding and for blanks first."""
+    """Decode like `json.loads`, without its search for an encoding and whitespace."""
     content, end = _raw_decode(text)
     if end != len(text):
         raise ValueError(f"more than one value: {text[end:][:40]!r}")
@@ -205,7 +210,7 @@ def _number(counts: dict[str, Any], name: str) -> int | None:
 
 
 def _header_lines(ours: dict[str, str], theirs: Mapping[str, str]) -> str:
-    """Theirs overrule ours, however they are spelled."""
+    """Return the header lines; `theirs` override `ours` regardless of case."""
     overruled = {name.lower() for name in theirs}
     lines = {name: value for name, value in ours.items() if name.lower() not in overruled} | dict(theirs)
     for name, value in lines.items():

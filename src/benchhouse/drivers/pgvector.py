@@ -1,4 +1,4 @@
-"""Driver `pgvector`: a table of PostgreSQL with the extension pgvector; one connection an object."""
+"""Driver `pgvector`: a PostgreSQL table with the extension pgvector, and one connection per object."""
 
 import contextlib
 import math
@@ -19,13 +19,13 @@ from benchhouse.schema.errors import BenchError
 
 _OPERATORS = {"l2": ("<->", "vector_l2_ops"), "ip": ("<#>", "vector_ip_ops"), "cosine": ("<=>", "vector_cosine_ops")}
 _COPY_BEGIN, _COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
-_ITERATIVE = (0, 8)  # the pgvector that goes on searching where a filter has left too few
+_ITERATIVE = (0, 8)  # the pgvector that continues searching if a filter leaves too few
 
 
 class PgVector(shared.Driver):
-    """Searches are a prepared statement that takes the vector and gives the ids in binary, straight through libpq.
+    """A pgvector table. A search is a prepared statement with a binary vector and binary ids, called through libpq.
 
-    The planner is kept from reading the whole table instead of the index: what is asked for is what is measured.
+    The planner is kept from reading the whole table instead of the index, so that the requested index is measured.
     """
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw")
@@ -156,8 +156,8 @@ class PgVector(shared.Driver):
         return rows
 
     def _prepare(self, k: int, filtered: bool) -> bytes:
-        """An array of ids comes back: its one value is read faster than k rows are."""
-        if 0 < self._effort < k:  # as other HNSW libraries do: fewer candidates than answers would be no answer
+        """Prepare a search that returns one array of ids, which is read faster than k rows."""
+        if 0 < self._effort < k:  # as other HNSW libraries do: fewer candidates than answers would give no full answer
             self._effort = k
             self._do("SELECT set_config('hnsw.ef_search', %s, false)", [str(k)])
         where = "WHERE label < $2::int " if filtered else ""
@@ -176,7 +176,7 @@ class PgVector(shared.Driver):
         return value
 
     def _ask(self, send: Callable[[], None]) -> Any:
-        """The result of what `send` asks for. libpq's own way to wait for it knows no time limit."""
+        """Return the result of the request of `send`, with a time limit, which libpq's own wait does not have."""
         raw, deadline = self._raw, monotonic() + shared.ANSWER_S
         try:
             send()
@@ -197,13 +197,13 @@ class PgVector(shared.Driver):
             state = (result.error_field(self._psycopg.pq.DiagnosticField.SQLSTATE) or b"").decode()
             message = result.error_message.decode(errors="replace").strip()
             failed = CallFailed(_kind(state), f"{state} {message}"[:500])
-            if failed.kind == "reset":  # its last words: it has closed the connection
+            if failed.kind == "reset":  # its last message: the server has closed the connection
                 self.close()
             raise failed
         return result
 
     def stats(self) -> VectorStats:
-        if self._connection is None:  # it was dropped
+        if self._connection is None:  # the connection was dropped
             self.open()
         name = self._sql("{table}").as_string(self._connection)
         size = self._fetch("SELECT pg_total_relation_size(%s::regclass)", [name])
@@ -217,7 +217,7 @@ class PgVector(shared.Driver):
         self._do(self._sql("DROP TABLE IF EXISTS {table}"))
         self._made = False
         if self._made_extension:
-            with contextlib.suppress(CallFailed):  # somebody else has begun to use it: then it stays
+            with contextlib.suppress(CallFailed):  # it stays if somebody else has started to use it
                 self._do("DROP EXTENSION IF EXISTS vector")
 
     def close(self) -> None:
@@ -246,7 +246,7 @@ class PgVector(shared.Driver):
 
 
 def _kind(state: str) -> str:
-    """By SQLSTATE: connection exceptions and shutdowns, a statement that was cancelled, all else."""
+    """Return the kind of a SQLSTATE: connection errors and shutdowns, canceled statements, everything else."""
     if state.startswith("08") or state in ("57P01", "57P02", "57P03"):
         return "reset"
     return "timeout" if state == "57014" else "server_error"

@@ -1,4 +1,4 @@
-"""Driver `postgres`: psycopg 3, statements prepared in the server, a thread for each connection."""
+"""Driver `postgres`: psycopg 3, statements prepared in the server, one thread per connection."""
 
 import contextlib
 import os
@@ -19,19 +19,22 @@ if TYPE_CHECKING:
 _COMMAND, _TUPLES = 1, 2
 _SQLSTATE, _PRIMARY = ord("C"), ord("M")
 _GOOD, _IDLE = 0, 0
-_SHORTEST_CONNECT_S = 2  # libpq takes no less
+_SHORTEST_CONNECT_S = 2  # libpq accepts no less
 _LOOK_S = 0.5
-_SPARE_S = 1.0  # the server's own limit comes first, and it names the reason
+_SPARE_S = 1.0  # the server's own limit comes first, because it names the reason
 
 
 class CallTimeouts:
-    """One thread for all connections of a process; it shuts the socket under a call that takes too long: libpq waits
-    for a silent server for ever. Calls only count themselves: one that is the same at each look is hanging."""
+    """One thread for all connections of a process that shuts the socket of calls that take too long.
+
+    libpq waits forever for a silent server. Calls only increment a counter: one that is unchanged between checks is
+    hanging.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watched: dict[Postgres, tuple[int, float]] = {}
-        self._pid = 0  # of the process that the thread runs in: a fork does not take it along
+        self._pid = 0  # process of the thread, which a fork does not copy
 
     def add(self, caller: "Postgres", fd: int, timeout_s: float) -> None:
         with self._lock:
@@ -42,7 +45,7 @@ class CallTimeouts:
             self._watched[caller] = (fd, timeout_s)
 
     def forget(self, caller: "Postgres") -> None:
-        """To be called before the descriptor is closed: its number may soon be another's."""
+        """Stop watching a caller. Call it before the descriptor is closed, because its number may soon be reused."""
         with self._lock:
             self._watched.pop(caller, None)
 
@@ -66,20 +69,21 @@ WATCH = CallTimeouts()
 
 
 class ReadyStep(NamedTuple):
-    """A step as libpq takes it."""
+    """A step in the form that libpq takes."""
 
-    name: bytes  # of the prepared statement; empty where it is not prepared
+    name: bytes  # the prepared statement; empty if it is not prepared
     text: bytes
     values: list[bytes | None]
     copied: bytes | None
-    rows: int | None  # that it must bring or change; None where nobody knows
+    rows: int | None  # that it must return or change; None if unknown
 
 
 class Postgres:
-    """A call driver. A connection that was lost is made again at the next call.
+    """A call driver. A lost connection is replaced at the next call.
 
-    Statements go through `psycopg.pq`, psycopg's documented access to libpq: a call is one `exec_prepared`, in which
-    other threads run. A cursor of psycopg costs more than twice as much CPU a lookup. Values never become SQL text.
+    Statements go through `psycopg.pq`, psycopg's documented access to libpq: a call is one `exec_prepared`, during
+    which other threads run. A psycopg cursor costs more than twice as much CPU per lookup. Values never become SQL
+    text.
     """
 
     transport: ClassVar[Literal["call"]] = "call"
@@ -90,7 +94,7 @@ class Postgres:
         self._connection: psycopg.Connection[Any] | None = None
         self._libpq: Any = None  # of that connection
         self._broken: Any = ()  # what psycopg raises when a connection is lost
-        self.calls = 0  # odd while one is under way
+        self.calls = 0  # odd during a call
 
     @staticmethod
     def administrator(login: Login) -> "PostgresAdministrator":
@@ -120,7 +124,7 @@ class Postgres:
             self.calls += 1
 
     def ask(self, item: Work) -> int:
-        """The rows that it brought or changed."""
+        """Run the steps and return the rows that they returned or changed."""
         if self._connection is None:
             self.open()
         libpq, rows = self._libpq, 0
@@ -134,7 +138,8 @@ class Postgres:
                     continue
                 else:
                     result = libpq.exec_params(text, values) if values else libpq.exec_(text)
-                if result.status == _TUPLES and result.ntuples == expected:  # mostly; `_rows_of` is for all the rest
+                # the usual case; `_rows_of` handles the rest
+                if result.status == _TUPLES and result.ntuples == expected:
                     rows += expected
                 else:
                     rows += _rows_of(result, expected)
@@ -158,7 +163,7 @@ class Postgres:
         return self.reply(item, self.ask(item))
 
     def _copy(self, text: bytes, rows: bytes, expected: int | None) -> int:
-        """By psycopg's own COPY, which waits without keeping other threads from running; libpq's calls would not."""
+        """Copy with psycopg's own COPY, which lets other threads run while it waits, unlike libpq's calls."""
         assert self._connection is not None
         try:
             with self._connection.cursor() as cursor:
@@ -171,7 +176,7 @@ class Postgres:
             raise failure(error.sqlstate, error.diag.message_primary or str(error)) from None
 
     def _clean_up(self) -> None:
-        """After an error: roll back where a transaction is open, and drop a connection that is gone."""
+        """Clean up after an error: roll back an open transaction, and drop a lost connection."""
         if self._libpq.status == _GOOD and self._libpq.transaction_status != _IDLE:
             self._libpq.exec_(b"ROLLBACK")
         if self._libpq.status != _GOOD:
@@ -185,9 +190,9 @@ class Postgres:
 
 
 class PostgresAdministrator:
-    """A session outside of the measured load, each statement a transaction of its own; one that was lost is made again.
+    """A session outside of the measured load in which each statement is a transaction. A lost session is replaced.
 
-    Safe from several threads, which wait for each other.
+    It is safe for use from several threads, which wait for each other.
     """
 
     def __init__(self, login: Login) -> None:
@@ -220,7 +225,8 @@ class PostgresAdministrator:
 
 
 def connect(login: Login) -> "psycopg.Connection[Any]":
-    """A connection on which every statement is a transaction by itself unless BEGIN is sent. Raises CallFailed."""
+    """Return a connection on which every statement is a transaction of its own unless BEGIN is sent. Raise
+    CallFailed."""
     library = psycopg_or_hint()
     try:
         made: psycopg.Connection[Any] = library.connect(**parameters(login), autocommit=True, prepare_threshold=None)
@@ -230,7 +236,7 @@ def connect(login: Login) -> "psycopg.Connection[Any]":
 
 
 def parameters(login: Login) -> dict[str, Any]:
-    """What libpq takes for it, by its own names. Raises psycopg.ProgrammingError for an address that it can't read."""
+    """Return libpq's parameters for a login. Raise psycopg.ProgrammingError for an address that it cannot read."""
     given: dict[str, Any] = psycopg_or_hint().conninfo.conninfo_to_dict(login.endpoint)
     ours = {
         "application_name": login.name,
@@ -249,7 +255,8 @@ def psycopg_or_hint() -> Any:
 
 
 def _rows_of(result: Any, expected: int | None) -> int:
-    """The rows that a result brought or changed. Raises CallFailed for an error, and for other rows."""
+    """Return the rows that a result returned or changed. Raise CallFailed for an error, and for an
+    unexpected number."""
     status = result.status
     if status == _TUPLES:
         return _checked(result.ntuples, expected)
@@ -267,7 +274,7 @@ def _checked(rows: int, expected: int | None) -> int:
 
 
 def _text(value: Value) -> bytes | None:
-    """In text form, which the server reads as the type that it has found for the place."""
+    """Return a value in text form, which the server reads as the type of its position."""
     if value is None:
         return None
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""Driver `qdrant`: qdrant-client's own search inside this process, on a folder, or a Qdrant server, by its address.
+"""Driver `qdrant`: qdrant-client's own search inside this process, in a folder, or a Qdrant server at an address.
 
-The server has never been run live by this driver's tests: there is no package to install it from.
+The driver's tests have never run a server, because no package installs one.
 """
 
 from importlib.metadata import version
@@ -17,7 +17,7 @@ _POLL_S = 0.1
 
 
 class Qdrant(shared.DatabaseDriver):
-    """On a folder it compares with every vector, whatever is asked: only `flat` is honest there."""
+    """A Qdrant collection. In a folder, it always compares with every vector, so only `flat` is offered there."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "hnsw")
 
@@ -74,7 +74,7 @@ class Qdrant(shared.DatabaseDriver):
         self._call(lambda: self._client.upsert(self._collection.name, batch, wait=True))
 
     def _batch_size(self) -> int:
-        return 500  # a server takes 32 MB at most
+        return 500  # a server accepts at most 32 MB
 
     def build(self) -> None:
         if not self._address or self._collection.index == "flat":

@@ -1,4 +1,4 @@
-"""What drivers over HTTP make of an answer that is not a good one."""
+"""Convert failed HTTP answers to results, for all drivers over HTTP."""
 
 import re
 
@@ -9,7 +9,8 @@ _LOCATION = re.compile(rb"\r\nlocation[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 
 
 def refusal(exchange: Exchange, message: str) -> CallResult:
-    """`message` is what the server says itself; a redirect, which is never followed, is named by where it leads."""
+    """Return the failed result of an answer. `message` is the server's own; a redirect, never followed, gives its
+    target."""
     if not 300 <= exchange.status < 400:
         return CallResult(error=f"http_{exchange.status}", detail=message[:DETAIL_CHARACTERS])
     location = _LOCATION.search(exchange.head)

@@ -1,4 +1,4 @@
-"""S3 and whatever speaks its language: requests of a load, signed here, moved by the engine."""
+"""S3 and compatible servers: the requests of a load are signed here and sent by the engine."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _ROOT = re.compile(rb"(?:<\?xml[^>]*\?>)?\s*<(\w+)")
 
 
 class S3:
-    """One bucket. `head` makes a request without its content, `read` understands an answer by what it holds."""
+    """One bucket. `head` makes a request without its content, `read` interprets an answer by its content."""
 
     transport: ClassVar[Literal["http"]] = "http"
 
@@ -35,13 +35,13 @@ class S3:
 
     @classmethod
     def for_target(cls, target: S3Target, endpoint: str, bucket: str, environ: Mapping[str, str] = os.environ) -> "S3":
-        """`endpoint` is the target's, or that of a server that was started for the trial."""
+        """Create the driver. `endpoint` is the target's, or that of a server that was started for the trial."""
         region = target.region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
         credentials = find_credentials(target, endpoint, environ)
         return cls(target, endpoint, credentials, bucket=bucket, region=region)
 
     def bucket(self, timeout_s: float = 60.0) -> Bucket:
-        """For what is to be done before and after a load."""
+        """Return the bucket for the work before and after a load."""
         return Bucket(self.url, self.path, self.signer, self.credentials, timeout_s, verify_tls=self._verify_tls)
 
     def request(self, item: Any) -> bytes:
@@ -49,7 +49,7 @@ class S3:
         return self.head(item) + b"".join(content)
 
     def head(self, item: S3Item) -> bytes:
-        """The request up to where the content of `put` and `part` begins."""
+        """Return the request up to the start of the content of `put` and `part`."""
         method, query, body = _request_line(item)
         path = self.path if item.kind == "list" else self.path + escape_path(item.key)
         payload, length = EMPTY, len(body)
@@ -63,7 +63,8 @@ class S3:
         return f"{method} {path}{f'?{query}' if query else ''} HTTP/1.1\r\n{lines}{size}\r\n".encode() + body
 
     def read(self, exchange: Exchange) -> CallResult:
-        """A get has a sink; a put says an ETag; the rest answers in XML, whose root says what it is."""
+        """Read an answer: a get has a sink, a put has an ETag, and the others are XML, identified by its
+        root element."""
         if not 200 <= exchange.status < 300:
             return refusal(exchange, self.credentials.blank(error_text(exchange.body)))
         if exchange.sink is not None:
@@ -84,13 +85,13 @@ class S3:
             return CallResult(value=unescape(upload[1].decode()))
         if root == b"CompleteMultipartUploadResult":
             return CallResult()
-        if root == b"Error":  # an upload may be answered 200 before it fails
+        if root == b"Error":  # an upload may be answered with 200 before it fails
             return CallResult(error="server_error", detail=self.credentials.blank(error_text(body)))
         return CallResult(error="malformed", detail=f"not an answer of S3: {self.credentials.blank(excerpt(body))}")
 
 
 def _request_line(item: S3Item) -> tuple[str, str, bytes]:
-    """Method, query and XML body."""
+    """Return the method, query, and XML body of a request."""
     match item.kind:
         case "get" | "put" | "delete":
             return item.kind.upper(), "", b""

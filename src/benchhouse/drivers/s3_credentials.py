@@ -1,4 +1,4 @@
-"""Who asks the bucket of a trial: what its target refers to, or the environment."""
+"""Find the credentials for the bucket of a trial."""
 
 import configparser
 import os
@@ -12,7 +12,8 @@ from benchhouse.schema.secrets import user_and_password
 
 
 def find_credentials(target: S3Target, endpoint: str, environ: Mapping[str, str] = os.environ) -> Credentials:
-    """Those of a server that was started for the trial, those that the target refers to, or the environment's."""
+    """Return those of a server that was started for the trial, those that the target refers to, or the
+    environment's."""
     _, user, password = user_and_password(endpoint)
     if user:
         return Credentials(user, password)
@@ -21,7 +22,7 @@ def find_credentials(target: S3Target, endpoint: str, environ: Mapping[str, str]
     referred = (target.access_key, target.secret_access_key, target.session_token)
     values = [value or environ.get(name, "") for value, name in zip(referred, VARIABLES, strict=True)]
     for value, variable, field in zip(values, VARIABLES, ("access_key", "secret_access_key"), strict=False):
-        if not value or value.startswith("$"):  # a reference to a variable that is not set stays as it is
+        if not value or value.startswith("$"):  # a reference to a variable that is not set is unchanged
             raise BenchError(
                 f"no credentials: {value[1:].strip('{}') if value else variable} is not set",
                 f"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give target.credentials_file, "
@@ -43,5 +44,5 @@ def _from_file(path: Path, profile: str) -> Credentials:
         raise BenchError(f"target.credentials_file can't be read: {error}") from error
     except KeyError as error:
         raise BenchError(f"{path} has no {error.args[0]!r}", f"it needs [{profile}] with both keys") from error
-    except (configparser.Error, UnicodeDecodeError) as error:  # their words show lines of the file
+    except (configparser.Error, UnicodeDecodeError) as error:  # their messages contain lines of the file
         raise BenchError(f"{path} is not a credentials file ({type(error).__name__})") from None

@@ -1,7 +1,7 @@
-"""Driver `triton`: KServe v2 inference over HTTP, as Triton Inference Server speaks it, with binary tensors.
+"""Driver `triton`: KServe v2 inference over HTTP with binary tensors, as in Triton Inference Server.
 
-Everything that can be known before the load is: the model is asked for its tensors, inputs are made and requests built
-when the driver is made. `triton_grpc.py` does the same over gRPC.
+All preparation precedes the load: when the driver is created, it reads the model's tensors from the server, makes
+inputs, and builds requests. `triton_grpc.py` does the same over gRPC.
 """
 
 import json
@@ -36,12 +36,12 @@ _ALIGNMENT = 64
 
 
 class TritonHttp:
-    """An `HttpDriver`. Items are numbers or `InferItem`s. `close` gives shared memory back."""
+    """An `HttpDriver` whose items are numbers or `InferItem`s. `close` releases shared memory."""
 
     transport: ClassVar[Literal["http"]] = "http"
 
     def __init__(self, target: TritonTarget) -> None:
-        """Asks the server for the model and builds the requests; raises BenchError where it can't."""
+        """Read the model from the server and build the requests. Raise BenchError if that fails."""
         self.target = target
         parts = urlsplit(split_userinfo(target.url)[0])
         self.url = f"{parts.scheme}://{parts.netloc}"
@@ -49,7 +49,8 @@ class TritonHttp:
         self.model = self._server.model(target.model, target.version)
         self._path = parts.path.rstrip("/") + model_path(target.model, target.version)
         self._host = parts.netloc
-        self._seen: dict[bytes, tuple[bytes, int]] = {}  # by HTTP head: JSON head and length of an answer found right
+        # by HTTP head: JSON head and length of an answer that was checked
+        self._seen: dict[bytes, tuple[bytes, int]] = {}
         self._regions: list[SharedRegion] = []
         sets = self._sets()
         self.distinct = len(sets)
@@ -69,7 +70,7 @@ class TritonHttp:
 
     @classmethod
     def for_load(cls, target: KServeTarget, inputs: TensorInputs, timeout_s: float) -> "TritonHttp":
-        """The engine keeps the time of the calls."""
+        """Create the driver of a load, whose engine applies `timeout_s` to the calls."""
         return cls(together(target, inputs))
 
     def request(self, item: Any) -> bytes:
@@ -88,20 +89,21 @@ class TritonHttp:
         return self._read_stream(exchange) if self.target.call == "stream" else self._read_json(exchange)
 
     def check(self) -> None:
-        """Make one request, and raise BenchError with the server's words when it is not answered well."""
+        """Make one request, and raise BenchError with the server's message if the answer is not valid."""
         refuse_bad_reply(self.model, self.read(self._exchange(self.request(self._sample()))))
 
     def survey(self) -> Survey:
         before = self.statistics()
         self.check()
-        self.since(before, answered=1)  # else the load's first request would be this one
+        self.since(before, answered=1)  # otherwise the load would count this request as its first
         return Survey(self.model.facts(), self._server.name(), self.distinct, self.statistics())
 
     def since(self, before: Mapping[str, float], answered: int) -> dict[str, float]:
         return since(self.statistics, before, answered)
 
     def statistics(self) -> dict[str, float]:
-        """The server's counters for the model; `triton_model.between` makes times a request of two of them."""
+        """Return the server's counters for the model; `triton_model.between` computes times per request from two of
+        them."""
         return self._server.statistics(self.target.model, self.model.version)
 
     def close(self) -> None:
@@ -148,7 +150,8 @@ class TritonHttp:
         return Exchange(0, answer.status, lines_back.encode("latin-1", "replace"), answer.body, marks)
 
     def _share(self) -> None:
-        """Put inputs into shared memory, and make room there for what each of them was answered with once."""
+        """Put inputs into shared memory, with room for outputs as large as the answer to one request with
+        each input."""
         rooms = [self._room(number) for number in range(self.distinct)]
         names = [*self.target.outputs] or [spec.name for spec in self.model.outputs]
         source = SharedRegion(self._server, sum(_aligned(len(data)) for bodies in self._bodies for data in bodies))
@@ -171,14 +174,15 @@ class TritonHttp:
             self._bodies[number] = []
 
     def _room(self, number: int) -> dict[str, int]:
-        """Bytes of each output of request `number`, found by making it."""
+        """Make request `number` and return the bytes of each of its outputs."""
         exchange = self._exchange(self._infer(number, {}))
         refuse_bad_reply(self.model, self.read(exchange))
         head = read_json(exchange.body[: _head_length(exchange)])
         return {item["name"]: item.get("parameters", {}).get("binary_data_size", 0) for item in head["outputs"]}
 
     def _read_tensors(self, exchange: Exchange) -> CallResult:
-        """An answer that begins as one found right before, and is as long, is as right: only the numbers differ."""
+        """Read an answer with tensors. One with the same head and length as a checked answer differs only in its
+        numbers."""
         body = exchange.body
         size = len(body)
         seen = self._seen.get(exchange.head)
@@ -192,19 +196,19 @@ class TritonHttp:
             problem = f"the head of the answer: {type(error).__name__}: {error}"
         if problem:
             return CallResult(error="malformed", detail=problem[:300], size=size)
-        if length < _LONGEST_SEEN and b'"BYTES"' not in head:  # the lengths of texts stand among the numbers
+        if length < _LONGEST_SEEN and b'"BYTES"' not in head:  # the lengths of texts are among the numbers
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
             self._seen[exchange.head] = head, size
         return CallResult(size=size, count=self.target.batch)
 
     def _problem(self, head: dict[str, Any], data: memoryview) -> str:
-        """What is wrong with an answer's tensors, or an empty string."""
+        """Return what is wrong with an answer's tensors, or an empty string."""
         at = 0
         for output in head["outputs"]:
             name = output["name"]
             if "data" in output:
-                continue  # as JSON, from a server that has no binary tensors
+                continue  # as JSON, from a server without binary tensors
             if self._regions:
                 taken = math.prod(output["shape"]) * SIZES.get(output["datatype"], 0)
                 if taken and (name, taken) not in self._rooms:
@@ -257,7 +261,7 @@ class TritonHttp:
         return CallResult(token_ns=stamps, unsure_ns=unsure, size=len(body), text="".join(texts))
 
     def _text(self, answer: Mapping[str, Any]) -> str | None:
-        """The text of an answer that is to have one; without any it brought no output."""
+        """Return the text of an answer, empty if it has none; None if answers need no text."""
         return None
 
     def _is_error(self, answer: Any) -> bool:
@@ -272,7 +276,7 @@ def _declare(tensor: Tensor, data: bytes) -> dict[str, Any]:
 
 
 def _head_length(exchange: Exchange) -> int:
-    """Bytes of the JSON before the tensors; all of the answer where the server does not say."""
+    """Return the bytes of the JSON before the tensors; the length of the answer if the server does not state it."""
     header = _HEADER_LENGTH.search(exchange.head)
     return int(header[1]) if header else len(exchange.body)
 
@@ -285,10 +289,10 @@ def _message(body: bytes) -> str:
 
 
 class SharedRegion:
-    """Shared memory between this machine and a server on it: at least `size` bytes. `close` unregisters it.
+    """Shared memory of at least `size` bytes between this machine and a server on it. `close` unregisters it.
 
-    Its file is gone as soon as the server has mapped it, so that a killed process leaves none behind; the server drops
-    its mapping on `close` or at its own end.
+    Its file is deleted as soon as the server has mapped it, so that a killed process leaves none behind. The server
+    drops its mapping on `close` or when it ends.
     """
 
     def __init__(self, server: ServerHttp, size: int) -> None:
@@ -314,7 +318,7 @@ class SharedRegion:
             )
 
     def parameters(self, offset: int, size: int) -> dict[str, str | int]:
-        """What a request says of a tensor that lies here."""
+        """Return the parameters of a tensor in this region, for a request."""
         return {"shared_memory_region": self.name, "shared_memory_offset": offset, "shared_memory_byte_size": size}
 
     def close(self) -> None:

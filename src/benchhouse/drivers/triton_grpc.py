@@ -1,8 +1,8 @@
-"""Driver `triton_grpc`: KServe v2 inference over gRPC, with requests serialised before the load.
+"""Driver `triton_grpc`: KServe v2 inference over gRPC, with requests serialized before the load.
 
-Needs grpcio and protobuf (the extra `triton`). The messages of `kserve.proto` are generated; calls of the load pass
-bytes, so that a request is serialised once and not for each call. gRPC does not promise to survive a fork, so nothing
-is connected before `open`, which the engine calls in its load processes.
+It needs grpcio and protobuf (the extra `triton`). The messages of `kserve.proto` are generated. Calls of the load pass
+bytes, so that a request is serialized once and not for each call. gRPC does not promise to survive a fork, so the
+driver connects only in `open`, which the engine calls in its load processes.
 """
 
 import threading
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer", bound="Message")
 _SERVICE = "/inference.GRPCInferenceService/"
-# What HTTP calls the same thing, so that errors of both protocols are counted under one name.
+# The HTTP status for each code, so that errors of both protocols are counted under one name.
 _AS_HTTP = {
     "INVALID_ARGUMENT": 400, "FAILED_PRECONDITION": 400, "OUT_OF_RANGE": 400, "UNAUTHENTICATED": 401,
     "PERMISSION_DENIED": 403, "NOT_FOUND": 404, "ABORTED": 409, "ALREADY_EXISTS": 409, "RESOURCE_EXHAUSTED": 429,
@@ -38,13 +38,13 @@ _AS_HTTP = {
 _OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    ("grpc.use_local_subchannel_pool", 1),  # a connection for each driver, as over HTTP
+    ("grpc.use_local_subchannel_pool", 1),  # one connection per driver, as over HTTP
 ]
 
 
 @dataclass(frozen=True)
 class PreparedModel:
-    """What all drivers of one process share: the model and its serialised requests, without parameters of sequences."""
+    """What all drivers of one process share: the model and its serialized requests without sequence parameters."""
 
     model: TritonModel
     requests: Sequence[bytes]
@@ -58,7 +58,7 @@ class TritonGrpc:
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, target: TritonTarget, *, timeout_s: float | None = None) -> None:
-        """`timeout_s` is the limit of a call; that of a question to the server, where nothing is said."""
+        """Create the driver. `timeout_s` is the limit of a call, by default that of the target's requests."""
         if target.protocol != "grpc":
             raise BenchError(f"this driver speaks gRPC, and the target's protocol is {target.protocol}")
         try:
@@ -81,12 +81,12 @@ class TritonGrpc:
         return cls(together(target, inputs), timeout_s=timeout_s)
 
     def open(self) -> None:
-        """Connects and, once in a process, asks for the model and builds the requests; BenchError where it can't."""
+        """Connect and, once per process, read the model and build the requests. Raise BenchError if that fails."""
         self._channel = self._connect()
         with self._lock:
             key = self.target.model_dump_json()
             if key not in self._prepared:
-                self._prepared.clear()  # of an earlier load
+                self._prepared.clear()  # requests of an earlier load
                 model = self._discover()
                 sets = self.target.input_sets(model)
                 self._prepared[key] = PreparedModel(model, [self._serialise(tensors) for tensors in sets])
@@ -99,7 +99,7 @@ class TritonGrpc:
         return self._mine.model
 
     def request(self, item: Any) -> bytes:
-        """The serialised ModelInferRequest for an item."""
+        """Return the serialized ModelInferRequest for an item."""
         number = item if isinstance(item, int) else item.number
         request = self._mine.requests[number % len(self._mine.requests)]
         if not self.target.sequence_length:
@@ -108,7 +108,7 @@ class TritonGrpc:
             raise BenchError(f"model {self.model.name!r} takes sequences: its items are those of sequence()")
         parameters = self._messages.ModelInferRequest()
         _set_parameters(parameters, sequence_parameters(item))
-        return request + parameters.SerializeToString()  # protobuf merges messages that follow each other
+        return request + parameters.SerializeToString()  # protobuf merges concatenated messages
 
     def call(self, item: Any) -> CallResult:
         data = self.request(item)
@@ -121,11 +121,12 @@ class TritonGrpc:
         return self._read(answer)
 
     def check(self) -> None:
-        """Make one request, and raise BenchError with the server's words when it is not answered well."""
+        """Make one request, and raise BenchError with the server's message if the answer is not valid."""
         refuse_bad_reply(self.model, self.call(self.target.sample_item()))
 
     def survey(self) -> Survey:
-        """In a process of its own: gRPC does not promise to survive the fork of the load processes that follows."""
+        """Return the survey from a process of its own, because gRPC does not promise to survive the later fork of the
+        load."""
         fork = get_context("fork")
         ours, theirs = fork.Pipe(duplex=False)
         child = fork.Process(target=_survey, args=(self.target, theirs))
@@ -145,7 +146,8 @@ class TritonGrpc:
         return since(self.statistics, before, answered)
 
     def statistics(self) -> dict[str, float]:
-        """The server's counters for the model; `triton_model.between` makes times a request of two of them."""
+        """Return the server's counters for the model; `triton_model.between` computes times per request from two of
+        them."""
         request = self._messages.ModelStatisticsRequest(name=self.target.model, version=self.target.version)
         try:
             with self._connected():
@@ -156,7 +158,7 @@ class TritonGrpc:
         return counters(_as_json(newest)) if newest is not None else {}
 
     def server(self) -> str:
-        """What the server calls itself, with its version."""
+        """Return the server's own name and version."""
         answer = self._ask(
             "ServerMetadata", self._messages.ServerMetadataRequest(), self._messages.ServerMetadataResponse
         )
@@ -177,7 +179,7 @@ class TritonGrpc:
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        """This driver's channel, or one for the moment."""
+        """Use this driver's channel, or a temporary one if it has none."""
         opened = self._channel is None
         if opened:
             self._channel = self._connect()
@@ -211,7 +213,7 @@ class TritonGrpc:
             answer = self._ask("ModelConfig", pb.ModelConfigRequest(name=name, version=version), pb.ModelConfigResponse)
             config = _as_json(answer.config)
         except _NotThereError:
-            config = {}  # other servers of the protocol have no configuration to show
+            config = {}  # other servers of the protocol have no configuration
         return described(_as_json(metadata), config, version)
 
     def _ask(self, method: str, request: "Message", response: "type[Answer]") -> "Answer":
@@ -237,12 +239,12 @@ class TritonGrpc:
         return CallResult(size=len(answer), count=self.target.batch)
 
     def _read_stream(self, data: bytes) -> CallResult:
-        """One request on a stream of its own, which the server ends after its last answer."""
+        """Send one request on a stream of its own, which the server ends after its last answer."""
         answers = self._stream(iter((data,)), timeout=self._timeout_s, metadata=self._metadata)
         try:
             return self._read_answers(answers)
         finally:
-            answers.cancel()  # where an error ended the reading; nothing after the end
+            answers.cancel()  # needed if an error ended the reading; otherwise without effect
 
     def _read_answers(self, answers: Iterable[bytes]) -> CallResult:
         stamps: list[int] = []
@@ -265,7 +267,7 @@ class TritonGrpc:
         return CallResult(token_ns=stamps, size=size, count=self.target.batch)
 
     def _problem(self, answer: "kserve_pb2.ModelInferResponse") -> str:
-        """What is wrong with an answer's tensors, or an empty string."""
+        """Return what is wrong with an answer's tensors, or an empty string."""
         outputs, contents = answer.outputs, answer.raw_output_contents
         if len(contents) > len(outputs):
             return f"{len(contents)} raw contents for {len(outputs)} outputs"
@@ -283,7 +285,7 @@ def _survey(target: TritonTarget, answer: Connection) -> None:
         driver.open()
         before = driver.statistics()
         driver.check()
-        driver.since(before, answered=1)  # else the load's first request would be this one
+        driver.since(before, answered=1)  # otherwise the load would count this request as its first
         answer.send(Survey(driver.model.facts(), driver.server(), len(driver._mine.requests), driver.statistics()))
     except BenchError as problem:
         answer.send(problem)
@@ -292,11 +294,11 @@ def _survey(target: TritonTarget, answer: Connection) -> None:
 
 
 class _NotThereError(Exception):
-    """The server refused a question about a model; the message is its own."""
+    """The server refused a request about a model; the message is the server's."""
 
 
 def refused(error: Any) -> CallResult:
-    """A failed call, under the name that the same failure has over HTTP."""
+    """Return the result of a failed call, with the error name that the same failure has over HTTP."""
     code, detail = error.code().name, str(error.details() or "")[:300]
     if code == "DEADLINE_EXCEEDED":
         return CallResult(error="timeout", detail=detail)
@@ -313,7 +315,7 @@ def _set_parameters(request: "kserve_pb2.ModelInferRequest", values: Mapping[str
 
 
 def _as_json(message: "Message") -> dict[str, Any]:
-    """As the server's HTTP side has it; protobuf's JSON writes 64-bit integers as text."""
+    """Return a message in the form of the server's HTTP side; protobuf's JSON writes 64-bit integers as text."""
     from google.protobuf.json_format import MessageToDict
 
     return MessageToDict(message, preserving_proto_field_name=True)

@@ -1,6 +1,7 @@
-"""Driver `triton_llm`: a text model on a Triton server (vLLM, TensorRT-LLM, Python), as `serving.load` drives LLMs.
+"""Driver `triton_llm`: a text model on a Triton server (vLLM, TensorRT-LLM, Python), for the LLM loads of
+`serving.load`.
 
-A prompt goes to `generate_stream`, or to `generate` where answers are not streamed.
+A prompt is sent to `generate_stream`, or to `generate` if answers are not streamed.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from benchhouse.schema.errors import BenchError
 
 
 class _Hello(NamedTuple):
-    """A prompt to try the model with."""
+    """A prompt for testing the model."""
 
     output_tokens: int = 1
 
@@ -26,8 +27,8 @@ class _Hello(NamedTuple):
 class TritonLLM(TritonHttp):
     """An `HttpDriver` whose items are prompts: `as_text()` and `output_tokens`.
 
-    `generation.extra` holds values of other inputs, and parameters. Its keys `text_input`, `length_input` and
-    `text_output` are what the model calls the prompt, its output tokens and the answer. The protocol knows no chat, so
+    `generation.extra` holds parameters and values of other inputs. Its keys `text_input`, `length_input`, and
+    `text_output` are the model's names for the prompt, its output tokens, and the answer. The protocol has no chat, so
     `api` makes no difference: a conversation is sent as one text.
     """
 
@@ -65,7 +66,8 @@ class TritonLLM(TritonHttp):
         return _Hello()
 
     def _sets(self) -> list[list[Tensor]]:
-        """None: the workload brings the prompts. Everything that the model must have is there to be sent, though."""
+        """Return no inputs, because the workload supplies prompts. Raise BenchError if a required input has
+        no value."""
         name, inputs = self.model.name, [spec.name for spec in self.model.inputs]
         if self._prompt not in inputs:
             raise BenchError(

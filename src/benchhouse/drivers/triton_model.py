@@ -1,4 +1,4 @@
-"""What a Triton server says of a model before the load begins, and of its own times before and after it."""
+"""Read what a Triton server reports about a model before the load, and its own times before and after the load."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from benchhouse.http.client import HttpClient, NoAnswer, Response
 from benchhouse.load.protocols.kserve import NoServer
 from benchhouse.schema.errors import BenchError
 
-# The parts of a request's time in the server, as its statistics name them, and ours.
+# The parts of a request's time in the server: names in its statistics, and our names.
 PARTS = {name: name for name in ("queue", "compute_input", "compute_output")}
 PARTS |= {"success": "request", "compute_infer": "compute"}
 _COUNTED_WITHIN_S = 15.0
@@ -22,7 +22,7 @@ _LIMIT_BYTES = 1 << 30  # an answer to an inference request is as large as the m
 
 @dataclass(frozen=True)
 class TritonModel:
-    """A model that is ready. `version` is the one that answers, also where none was asked for."""
+    """A model that is ready. `version` is the one that answers, even if none was requested."""
 
     name: str
     version: str
@@ -40,39 +40,40 @@ class TritonModel:
 
 
 class ServerHttp:
-    """The management side of the server's HTTP port: small JSON questions, never in the timed path."""
+    """The management side of the server's HTTP port: small JSON requests, never in the timed path."""
 
     def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float, *, verify_tls: bool = True) -> None:
         self.url, self.headers = url.rstrip("/"), dict(headers)
         self._client = HttpClient(timeout_s, total=False, limit_bytes=_LIMIT_BYTES, verify_tls=verify_tls)
 
     def model(self, name: str, version: str) -> TritonModel:
-        """Raises BenchError where the server or the model is not there, or the model not ready."""
+        """Return the model. Raise BenchError if the server or model is missing, or the model is not ready."""
         path = model_path(name, version)
         status, metadata = self.ask(path)
         if status != 200:
             raise self._no_model(name, version, error_text(metadata))
         status, config = self.ask(f"{path}/config")
-        known = config if status == 200 else {}  # other servers of the protocol have no configuration to show
+        known = config if status == 200 else {}  # other servers of the protocol have no configuration
         status, answer = self.ask(f"{path}/ready")
         if status != 200:
             raise self._no_model(name, version, error_text(answer))
         return described(metadata, known, version)
 
     def name(self) -> str:
-        """What the server calls itself, with its version."""
+        """Return the server's own name and version."""
         status, answer = self.ask("/v2")
         known = answer if status == 200 and isinstance(answer, dict) else {}
         return f"{known.get('name', '')} {known.get('version', '')}".strip()
 
     def statistics(self, name: str, version: str) -> dict[str, float]:
-        """Counters since the model was loaded, empty where the server keeps none; see `between`."""
+        """Return counters since the model was loaded, empty if the server keeps none; see `between`."""
         status, answer = self.ask(f"{model_path(name, version)}/stats")
         models = answer.get("model_stats", []) if status == 200 and isinstance(answer, dict) else []
         return counters(models[0]) if models else {}
 
     def ask(self, path: str, body: Any = None) -> tuple[int, Any]:
-        """The status and what the JSON says; POST where there is a body, which is sent as it is when bytes."""
+        """Return the status and JSON of an answer. A request with a body is a POST; a body of bytes is sent
+        unchanged."""
         answer = self.send(path, body if isinstance(body, bytes | None) else json.dumps(body).encode(), {})
         try:
             return answer.status, answer.json() if answer.body.strip() else {}
@@ -105,12 +106,12 @@ def model_path(name: str, version: str) -> str:
 
 
 def error_text(answer: Any) -> str:
-    """The server's own message about what went wrong."""
+    """Return the server's own message about an error."""
     return str(answer.get("error", "") if isinstance(answer, dict) else answer)[:300]
 
 
 def unknown_model(url: str, name: str, version: str, message: str, entries: Sequence[Mapping[str, str]]) -> BenchError:
-    """Why a model can't be used, from the server's index of its repository."""
+    """Return the error that explains why a model cannot be used, from the server's repository index."""
     own = [entry for entry in entries if entry.get("name") == name]
     ready = sorted({entry["name"] for entry in entries if entry.get("state") == "READY"})
     if any(entry.get("state") == "READY" for entry in own):
@@ -128,7 +129,7 @@ def unknown_model(url: str, name: str, version: str, message: str, entries: Sequ
 
 
 def described(metadata: Mapping[str, Any], config: Mapping[str, Any], version: str) -> TritonModel:
-    """From the JSON of a model's metadata and configuration."""
+    """Return the model that the JSON of its metadata and configuration describes."""
     max_batch = int(config.get("max_batch_size", 0))
     numbered = sorted(map(str, metadata.get("versions") or []), key=lambda text: (text.isdigit(), len(text), text))
     versions = tuple(numbered)
@@ -153,7 +154,7 @@ def described(metadata: Mapping[str, Any], config: Mapping[str, Any], version: s
 
 
 def counters(entry: Mapping[str, Any]) -> dict[str, float]:
-    """The counters of one model in the server's statistics, by our names."""
+    """Return the counters of one model in the server's statistics, by our names."""
     stats = entry.get("inference_stats", {})
     return {
         "requests": float(stats.get("success", {}).get("count", 0)),
@@ -166,9 +167,10 @@ def counters(entry: Mapping[str, Any]) -> dict[str, float]:
 
 
 def between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """What the server did between two calls of `statistics`: counts, mean times of a request in ms, and mean batch.
+    """Return what the server did between two calls of `statistics`: counts, mean times per request in ms, and mean
+    batch.
 
-    Empty where the server keeps no statistics or was started anew. Times are missing where no request was answered.
+    Empty if the server keeps no statistics or was restarted. Times are missing if no request was answered.
     """
     if not before or not after or any(after.get(name, 0) < value for name, value in before.items()):
         return {}
@@ -182,10 +184,10 @@ def between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str
 
 
 def since(ask: Callable[[], Mapping[str, float]], before: Mapping[str, float], answered: int) -> dict[str, float]:
-    """`between` those counters and those that `ask` returns once they have all requests that were `answered`.
+    """Return `between` of `before` and the counters from `ask` once they include all `answered` requests.
 
-    The server counts a request a moment after its answer, which on a busy machine may be seconds. This waits for 15 s
-    at most, and only where a count is missing.
+    The server counts a request a moment after its answer, on a busy machine seconds later. This waits for at most 15 s,
+    and only if a count is missing.
     """
     deadline = monotonic() + _COUNTED_WITHIN_S
     while True:

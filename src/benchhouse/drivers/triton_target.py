@@ -1,4 +1,4 @@
-"""What is asked of a Triton model: the target of a scenario, and the inputs that its requests carry."""
+"""The target of a scenario with a Triton model, and the inputs of its requests."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from benchhouse.schema.errors import BenchError
 
 
 class TritonTarget(KServeTarget, TensorInputs):
-    """A model on a Triton server, or on another server of the KServe v2 protocol, and what each request carries."""
+    """A model on a Triton server, or on another server of the KServe v2 protocol, and the inputs of each request."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TritonTarget":
@@ -28,7 +28,7 @@ class TritonTarget(KServeTarget, TensorInputs):
         return self
 
     def input_sets(self, model: TritonModel) -> list[list[Tensor]]:
-        """The inputs of the requests, in turn; raises BenchError where target and model don't fit."""
+        """Return the inputs of the requests, in order. Raise BenchError if target and model do not match."""
         self._check_fit(model)
         batch = self.batch if model.max_batch else None
         if self.inputs:
@@ -57,12 +57,12 @@ class TritonTarget(KServeTarget, TensorInputs):
             raise BenchError(f"outputs: model {model.name!r} has no {unknown[0]!r}; it has {', '.join(names)}")
 
     def missing_output(self, model: TritonModel, names: set[str]) -> str:
-        """What to say of an answer with outputs of these names where one that was asked for is not among them."""
+        """Return the error text if a requested output is not among `names`, or an empty string."""
         wanted = self.outputs or [spec.name for spec in model.outputs]
         return next((f"output {name} is missing" for name in wanted if name not in names), "")
 
     def sample_item(self) -> InferItem:
-        """An item to try; of sequences, one that is a whole sequence."""
+        """Return an item for a test request; for a model with sequences, a complete sequence."""
         return InferItem(0, randbits(60) + 1, start=True, end=True) if self.sequence_length else InferItem(0)
 
 
@@ -73,7 +73,7 @@ def together(target: KServeTarget, inputs: TensorInputs) -> TritonTarget:
 
 
 def target_of(**fields: Any) -> TritonTarget:
-    """Raises BenchError where they don't fit."""
+    """Create a target. Raise BenchError if its fields do not fit together."""
     try:
         return TritonTarget(**fields)
     except ValidationError as error:
@@ -89,5 +89,5 @@ def refuse_bad_reply(model: TritonModel, reply: CallResult) -> None:
 
 
 def sequence_parameters(item: InferItem) -> dict[str, Scalar]:
-    """Of an item that belongs to a sequence."""
+    """Return the parameters of an item that belongs to a sequence."""
     return {"sequence_id": item.sequence, "sequence_start": item.start, "sequence_end": item.end}

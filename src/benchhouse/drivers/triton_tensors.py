@@ -1,4 +1,4 @@
-"""Tensors of a Triton model: what it says of them, made-up and stored values for them, and their bytes on the wire."""
+"""Tensors of a Triton model: their declarations, generated and stored values, and their bytes in requests."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from benchhouse.schema.errors import BenchError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Triton's names for data types, and how numpy writes them. BF16 is made from float32; BYTES are objects of bytes.
+# Triton's names of data types in numpy's notation. BF16 is made from float32; BYTES are objects of type bytes.
 DTYPES = {
     "BOOL": "?", "UINT8": "<u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8", "INT8": "<i1", "INT16": "<i2",
     "INT32": "<i4", "INT64": "<i8", "FP16": "<f2", "BF16": "<f4", "FP32": "<f4", "FP64": "<f8", "BYTES": "O",
@@ -23,7 +23,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor as the model declares it; `shape` leaves the batch out, and -1 is a dimension that may vary."""
+    """A tensor as the model declares it; `shape` excludes the batch, and -1 is a variable dimension."""
 
     name: str
     datatype: str
@@ -33,7 +33,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of one request, with its batch dimension where the model has one."""
+    """A tensor of one request, with its batch dimension if the model has one."""
 
     name: str
     datatype: str
@@ -47,20 +47,20 @@ class Tensor:
         return encode(self.array, self.datatype)
 
     def plain(self) -> Any:
-        """For JSON: the value itself where there is one, else a flat list; texts as UTF-8."""
+        """Return JSON values: a single value as it is, several as a flat list, texts decoded from UTF-8."""
         flat: list[Any] = self.array.reshape(-1).tolist()
         values = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in flat]
         return values[0] if len(values) == 1 else values
 
 
 def encode(array: "NDArray[Any]", datatype: str) -> bytes:
-    """Little-endian, row by row; each element of BYTES after its length."""
+    """Return the elements in row-major order, little-endian; each element of BYTES follows its length."""
     if datatype == "BYTES":
         elements = array.reshape(-1).tolist()
         return b"".join(len(element).to_bytes(4, "little") + element for element in elements)
     if datatype == "BF16":
         bits = array.astype("<f4").view("<u4")
-        # To the nearest, ties to even, as hardware rounds; a NaN would round to infinity, so it is cut off instead.
+        # To the nearest, ties to even, as hardware rounds. A NaN would round to infinity, so it is truncated instead.
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
         rounded[array != array] = bits[array != array] >> 16 | 0x40
         return bytes(rounded.astype("<u2").tobytes())
@@ -68,7 +68,7 @@ def encode(array: "NDArray[Any]", datatype: str) -> bytes:
 
 
 def check_size(datatype: str, shape: Sequence[int], data: memoryview | bytes) -> str:
-    """What is wrong with the bytes of an output, or an empty string."""
+    """Return what is wrong with the bytes of an output, or an empty string."""
     elements = math.prod(shape)
     if datatype != "BYTES":
         takes = elements * SIZES[datatype] if datatype in SIZES else -1
@@ -84,10 +84,10 @@ def check_size(datatype: str, shape: Sequence[int], data: memoryview | bytes) ->
 
 @dataclass(frozen=True)
 class Making:
-    """How inputs are made where no file brings them."""
+    """How inputs are made if no file supplies them."""
 
     batch: int | None  # None: the model has no batch dimension
-    shapes: Mapping[str, Sequence[Sequence[int]]]  # the shapes that an input takes in turn
+    shapes: Mapping[str, Sequence[Sequence[int]]]  # the shapes of each input, used in rotation
     values: Mapping[str, Any]
     seed: int
     distinct: int
@@ -96,7 +96,7 @@ class Making:
 
 
 def synthesise(specs: Sequence[TensorSpec], making: Making) -> list[list[Tensor]]:
-    """`distinct` different sets of inputs, a function of the seed."""
+    """Return `distinct` different sets of inputs, determined by the seed."""
     import numpy
 
     _check_names(specs, making)
@@ -118,9 +118,9 @@ def synthesise(specs: Sequence[TensorSpec], making: Making) -> list[list[Tensor]
 
 
 def load(path: Path, specs: Sequence[TensorSpec], batch: int | None) -> list[list[Tensor]]:
-    """Inputs from a .npy (one input) or .npz file (arrays by name); the first dimension counts the samples.
+    """Return inputs from a .npy (one input) or .npz file (arrays by name), whose first dimension counts samples.
 
-    Each request takes `batch` of them, going round, until every sample has been used.
+    Each request takes `batch` samples, wrapping around, until every sample has been used.
     """
     arrays = _read(path, specs)
     known = {spec.name: spec for spec in specs}
@@ -162,7 +162,7 @@ def _read(path: Path, specs: Sequence[TensorSpec]) -> "dict[str, NDArray[Any]]":
 
 
 def _as_declared(array: "NDArray[Any]", spec: TensorSpec, path: Path) -> "NDArray[Any]":
-    """The samples in the type that the model declares; a file of another type is refused, never converted."""
+    """Return the samples of an input. A file with another type than the model's is refused, never converted."""
     import numpy
 
     if len(array.shape) - 1 != len(spec.shape) or not _fits(array.shape[1:], spec.shape):
@@ -216,7 +216,7 @@ def _fits(shape: Sequence[int], declared: Sequence[int]) -> bool:
 
 
 def _given(spec: TensorSpec, shape: tuple[int, ...], value: Any) -> "NDArray[Any]":
-    """A value of the user: one for all elements, or a list of all of them."""
+    """Return the user's value as an array: one value for all elements, or a list of all values."""
     import numpy
 
     elements = _leaves(value)

@@ -1,4 +1,4 @@
-"""What vector drivers share: how they begin and end, what they refuse, the form of answers and failures."""
+"""The common part of the vector drivers: start and end, refusals, and the form of answers and failures."""
 
 import importlib
 import shutil
@@ -24,7 +24,7 @@ ANSWER_S = 60.0  # limit of one search; building an index has none
 
 
 class Driver(ABC):
-    """Checks what every driver is handed: a database takes vectors by `_insert` and answers by `_search`."""
+    """A driver that checks its input. A subclass takes vectors in `_insert` and answers in `_search`."""
 
     indexes: ClassVar[tuple[IndexKind, ...]]
     distances: ClassVar[tuple[Distance, ...]] = ("l2", "ip", "cosine")
@@ -46,7 +46,7 @@ class Driver(ABC):
         return self._search(queries, k, below)
 
     def _batch_size(self) -> int:
-        """The most vectors that one request may carry; 0: any number."""
+        """Return the largest number of vectors per request; 0 means any number."""
         return 0
 
     @abstractmethod
@@ -57,8 +57,10 @@ class Driver(ABC):
 
 
 class DatabaseDriver(Driver):
-    """How a driver begins and ends whose database is a server, by its address, or runs inside this process, on a
-    folder of its own. `_drop` removes the collection from a server."""
+    """A driver whose database is a server at an address, or runs inside this process in a folder of its own.
+
+    `_drop` removes the collection from a server.
+    """
 
     def __init__(self, name: str, package: str, endpoint: str, collection: Collection) -> None:
         refuse_what_it_lacks(self, name, collection)
@@ -89,18 +91,18 @@ class DatabaseDriver(Driver):
             client.close()
 
     def _claim_folder(self) -> None:
-        """Make sure that an embedded database may have this folder for its own, which it makes itself."""
+        """Claim the folder of an embedded database, which creates it itself. Raise BenchError if it exists."""
         if self._home.exists():
             raise refuse_existing("folder", str(self._home))
         self._home.parent.mkdir(parents=True, exist_ok=True)
         self._made = True
 
     def _bytes(self) -> int | None:
-        """Of the files of an embedded database."""
+        """Return the size of an embedded database's files; None for a server."""
         return None if self._address else sum(path.stat().st_size for path in self._home.rglob("*") if path.is_file())
 
     def _call(self, action: Callable[[], Any]) -> Any:
-        """The result of `action`, or CallFailed in place of what the library raises."""
+        """Return the result of `action`. Raise CallFailed in place of the library's exceptions."""
         try:
             return action()
         except Exception as error:
@@ -109,14 +111,14 @@ class DatabaseDriver(Driver):
             raise
 
     def _failure(self, error: Exception) -> CallFailed | None:
-        """What an error of the library is called here; None for errors of our own code."""
+        """Return the failure for an error of the library; None for errors of our own code."""
         if isinstance(error, ValueError | RuntimeError | OSError):
             return CallFailed("server_error", str(error)[:500])
         return None
 
 
 def library(name: str, extra: str) -> Any:
-    """The client library, or how to get it."""
+    """Return the client library. Raise BenchError, with how to install it, if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -127,7 +129,7 @@ def library(name: str, extra: str) -> Any:
 
 
 def refuse_what_it_lacks(driver: Driver, name: str, collection: Collection) -> None:
-    """Raises BenchError where the driver has no such index or distance; the message names those that it has."""
+    """Raise BenchError, naming what is available, if the driver does not have the index or distance."""
     options = ("index", collection.index, driver.indexes), ("distance", collection.distance, driver.distances)
     for what, wanted, known in options:
         if wanted not in known:
@@ -135,7 +137,7 @@ def refuse_what_it_lacks(driver: Driver, name: str, collection: Collection) -> N
 
 
 def refuse_bad_vectors(vectors: Vectors, collection: Collection) -> None:
-    """Raises BenchError for vectors of other dimensions and for NaN and infinity, which some databases just take."""
+    """Raise BenchError for wrong dimensions, NaN, and infinity, which some databases accept silently."""
     if vectors.ndim != 2 or vectors.shape[1] != collection.dimensions:
         raise BenchError(
             f"the vectors have the shape {vectors.shape}, and the collection has {collection.dimensions} dimensions"
@@ -150,14 +152,14 @@ def refuse_filter_without_labels(below: int | None, collection: Collection) -> N
 
 
 def refuse_existing(what: str, name: str) -> BenchError:
-    """The error to raise where something of that name exists that is not ours."""
+    """Return the error for an existing object of that name that is not ours."""
     return BenchError(
         f"the {what} {name!r} exists already; it is left unchanged", hint="choose another name, or remove it yourself"
     )
 
 
 def as_rows(answers: Iterable[Iterable[Any]], k: int) -> Ids:
-    """Ids, a row for each query, filled up with -1."""
+    """Return ids, one row per query, padded with -1."""
     lists = [[int(number) for number in answer] for answer in answers]
     rows = numpy.full((len(lists), k), -1, dtype=numpy.int64)
     for number, ids in enumerate(lists):
@@ -166,14 +168,14 @@ def as_rows(answers: Iterable[Iterable[Any]], k: int) -> Ids:
 
 
 def is_address(endpoint: str) -> bool:
-    """Whether a server is meant, and not a folder."""
+    """Return whether `endpoint` is the address of a server rather than a folder."""
     return "://" in endpoint
 
 
 def fetch_server_version(url: str, path: str, field: str, what: str, key: str = "") -> str:
-    """What the server says that it is, asked first, with a time limit that client libraries lack while connecting.
+    """Return the server's version, requested first, with the time limit that client libraries lack while connecting.
 
-    `path` answers with JSON that has the version in `field`, or is nothing else.
+    `path` answers with JSON that has the version in `field`, or that is only the version.
     """
     status, body = exchange(url, "GET", path, CONNECT_S, key=key)
     if status in (401, 403):
@@ -194,7 +196,7 @@ def fetch_server_version(url: str, path: str, field: str, what: str, key: str = 
 def exchange(
     url: str, method: str, path: str, timeout_s: float, body: bytes | None = None, key: str = ""
 ) -> tuple[int, bytes]:
-    """Status and body of one HTTP answer. Raises CallFailed that says why there is none."""
+    """Return the status and body of one HTTP answer. Raise CallFailed, with the reason, if there is none."""
     from benchhouse.http.client import HttpClient, NoAnswer
 
     headers = {"Content-Type": "application/json"} if body is not None else {}
@@ -211,7 +213,7 @@ def exchange(
 
 
 def named(error: BaseException, detail: str = "") -> CallFailed:
-    """The failure that an exception of sockets, of http.client or of httpx stands for."""
+    """Return the failure for an exception of sockets, http.client, or httpx."""
     text = detail or f"{type(error).__name__}: {error}"[:500]
     name = type(error).__name__
     if isinstance(error, socket.gaierror):
@@ -228,6 +230,6 @@ def named(error: BaseException, detail: str = "") -> CallFailed:
 
 
 def address_and_key(endpoint: str) -> tuple[str, str]:
-    """The address without `key@`, and that key: `https://$MY_API_KEY@host` in a scenario keeps it out of the plan."""
+    """Return the address without `key@`, and the key: `https://$MY_API_KEY@host` keeps it out of the plan."""
     address, user, password = user_and_password(endpoint)
     return address, password or user

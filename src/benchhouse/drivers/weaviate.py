@@ -1,7 +1,8 @@
-"""Driver `weaviate`: a Weaviate server, by its address: `http://[key@]host:8080?grpc=50051`.
+"""Driver `weaviate`: a Weaviate server at an address, `http://[key@]host:8080?grpc=50051`.
 
-Never run live: there is no package to install a Weaviate from. Its requests are compared, byte by byte, with those of
-the vendor's Python client, whose messages it uses. That client itself tries a dead server anew for a minute, unasked.
+It has never run against a server, because no package installs one. Its requests are compared byte by byte with those of
+the vendor's Python client, whose messages it uses. That client retries a dead server for a minute, even if nobody wants
+that.
 """
 
 import json
@@ -22,7 +23,7 @@ _INGEST_S = 600.0
 
 
 class Weaviate(shared.DatabaseDriver):
-    """Collections and their state by REST; vectors and searches by gRPC, over one channel for all threads."""
+    """A Weaviate collection. Collections and their state use REST; vectors and searches use gRPC over one channel."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "hnsw")
 
@@ -37,7 +38,7 @@ class Weaviate(shared.DatabaseDriver):
         parts = urlsplit(self._address)
         self._url = parts._replace(query="").geturl()
         self._grpc_at = f"{parts.hostname}:{parse_qs(parts.query).get('grpc', ['50051'])[0]}"
-        self._name = collection.name[:1].upper() + collection.name[1:]  # as Weaviate itself would write it
+        self._name = collection.name[:1].upper() + collection.name[1:]  # the form that Weaviate itself would store
 
     def open(self) -> None:
         self.version = shared.fetch_server_version(self._url, "/v1/meta", "version", "Weaviate server", self._key)
@@ -91,7 +92,7 @@ class Weaviate(shared.DatabaseDriver):
         return 1000
 
     def build(self) -> None:
-        """Where the server indexes in the background, until it has caught up."""
+        """Wait until a server that indexes in the background has caught up."""
         while True:
             body = self._rest("GET", f"/v1/nodes/{self._name}?output=verbose")
             shards = [shard for node in read_json(body)["nodes"] for shard in node.get("shards") or ()]
@@ -146,5 +147,5 @@ class Weaviate(shared.DatabaseDriver):
 
 
 def _number(metadata: Any) -> int:
-    """Ids are in the UUIDs, one more than they are: the first is not the nil UUID."""
+    """Return the id, which is one less than the UUID, because the first UUID must not be the nil UUID."""
     return (UUID(bytes=metadata.id_as_bytes) if metadata.id_as_bytes else UUID(metadata.id)).int - 1
