@@ -1,1 +1,1 @@
-"""Our experiments inside other systems: what they ask for goes to our worker, what it measured goes back to them."""
+"""Our experiments inside other systems: their requests go to our worker, and its measurements go back to them."""

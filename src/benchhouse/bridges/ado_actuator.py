@@ -1,7 +1,7 @@
 """Our experiments inside ado: the actuator `benchhouse`, found through the entry point `ado.actuators`.
 
-Every point is a trial of our own worker, in a process of its own: the same limits, outcomes and evidence as anywhere.
-The only module that imports ado on its top level; nothing of ours imports it.
+Every point is a trial of our own worker, in its own process: limits, outcomes, and evidence are the same as elsewhere.
+This is the only module that imports ado at its top level, and no other module of ours imports it.
 """
 
 import functools
@@ -24,17 +24,17 @@ from benchhouse.catalog.listing import Listed, list_experiments
 from benchhouse.schema.ado import OURS, TRIAL
 from benchhouse.sites import places
 
-_DESCRIBED = "benchhouse"  # where the metadata of an experiment says which of ours it is
+_DESCRIBED = "benchhouse"  # key in the metadata of an experiment that names ours
 
 
 class Benchhouse(StandardActuator):  # type: ignore[misc]
-    """Experiments of benchhouse, each point as a supervised trial."""
+    """The experiments of benchhouse, with each point as a supervised trial."""
 
     identifier = OURS
 
     @classmethod
     def catalog(cls, actuator_configuration: Any = None) -> ExperimentCatalog:
-        """One experiment a name and major version, the newest: ado knows no finer."""
+        """Return the newest experiment per name and major version, because ado does not distinguish further."""
         offered = [_trial_experiment()]
         for item in list_experiments(places.cache()):
             if item.broken or item.bridge:
@@ -51,7 +51,7 @@ class Benchhouse(StandardActuator):  # type: ignore[misc]
 
 
 def measure(request: MeasurementRequest, experiment: Any) -> MeasurementRequest:
-    """Run every point of a request; what one of them raises is its own failure."""
+    """Run every point of a request. An exception of a point is the failure of only that point."""
     results = []
     for entity in request.entities:
         values = experiment.propertyValuesFromEntity(entity)
@@ -115,7 +115,7 @@ def _property(entry: domains.DomainInput) -> ConstitutiveProperty:
 
 
 def _trial_experiment() -> Theirs:
-    """What `bench run --engine ado` submits: a trial that was planned here, by the file that says which."""
+    """Return the experiment of `bench run --engine ado`: a trial that was planned here, identified by its file."""
     domain = PropertyDomain(variableType=VariableTypeEnum.OPEN_CATEGORICAL_VARIABLE_TYPE, values=["job.json"])
     return Theirs(
         actuatorIdentifier=OURS,

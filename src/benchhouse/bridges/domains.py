@@ -1,4 +1,4 @@
-"""The inputs of an experiment of ours as ado describes them: names, domains and defaults, as plain data."""
+"""The inputs of our experiments as ado describes them: names, domains, and defaults, as plain data."""
 
 import logging
 import re
@@ -15,7 +15,7 @@ from benchhouse.schema.experiment import Experiment
 
 @dataclass(frozen=True)
 class DomainInput:
-    """One input; one of the target's is called `target.NAME`."""
+    """One input; an input of the target is named `target.NAME`."""
 
     name: str
     domain: dict[str, Any]
@@ -25,7 +25,7 @@ class DomainInput:
 
 
 def inputs_of(experiment: Experiment) -> Iterator[DomainInput]:
-    """Those that a point can have a value for: what is optional and no plain value keeps its default."""
+    """Yield the inputs for which a point can have a value; optional ones without a plain value keep their default."""
     if experiment.takes_target and experiment.target_model is None:
         yield DomainInput("target.name", _open("name"), True, None, "The target.")
     for model, above in ((experiment.target_model, "target."), (experiment.workload_model, "")):
@@ -39,14 +39,14 @@ def inputs_of(experiment: Experiment) -> Iterator[DomainInput]:
 
 
 def semantic(version: str) -> str | None:
-    """A version as ado insists on it, MAJOR.MINOR.PATCH; None where it can't be said so."""
+    """Return a version as MAJOR.MINOR.PATCH, which ado requires; None if it cannot be converted."""
     match = re.fullmatch(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
     return ".".join(str(int(part or 0)) for part in match.groups()) if match else None
 
 
 @contextmanager
 def skipping(name: str) -> Iterator[None]:
-    """One experiment that ado can't take spoils none of the others."""
+    """Log an exception, so that an experiment that ado cannot take does not affect the others."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - a stranger's module or inputs may raise anything
@@ -59,7 +59,7 @@ def _domain(field: FieldInfo, default: Any) -> dict[str, Any]:
         return {"variableType": "BINARY_VARIABLE_TYPE"}
     if get_origin(kind) is Literal:
         return {"variableType": "CATEGORICAL_VARIABLE_TYPE", "values": list(get_args(kind))}
-    if kind in (int, float):  # of whole numbers without an end ado can't say whether others are among them
+    if kind in (int, float):  # for unbounded integers, ado cannot determine whether one domain contains another
         return {"variableType": "CONTINUOUS_VARIABLE_TYPE"}
     if kind is str:
         return _open(default)
@@ -67,7 +67,7 @@ def _domain(field: FieldInfo, default: Any) -> dict[str, Any]:
 
 
 def _plain_type(annotation: Any) -> Any:
-    """Without None: `int | None` is an int."""
+    """Return a type without None: `int | None` becomes int."""
     if get_origin(annotation) in (Union, UnionType):
         members = [part for part in get_args(annotation) if part is not type(None)]
         return members[0] if len(members) == 1 else None

@@ -1,6 +1,6 @@
-"""One point that another system asks for, as a trial: a folder, our worker in a process of its own, sealed evidence.
+"""Run one point of another system as a trial: a folder, our worker in its own process, sealed evidence.
 
-Evidence is kept in the workspace that $BENCH_ADO_WORKSPACE names; without it, what was measured is all that stays.
+Evidence is kept in the workspace of $BENCH_ADO_WORKSPACE; without the variable, only the measurements remain.
 """
 
 import json
@@ -29,7 +29,7 @@ _TAIL = 2000
 
 @dataclass(frozen=True)
 class PointResult:
-    """How a point ended: what it measured, why it failed, and everything else that is known of it."""
+    """How a point ended: its measurements, why it failed, and all other facts."""
 
     values: dict[str, float]
     failure: str = ""
@@ -37,7 +37,7 @@ class PointResult:
 
 
 def run_job(path: str) -> PointResult:
-    """A trial that was planned by `bench run`: its folder is there, and the file at `path` says where."""
+    """Run a trial that `bench run` has planned; the file at `path` names its existing folder."""
     job = json.loads(Path(path).read_bytes())
     folder = Path(job["folder"])
     final = Path(json.loads((folder / "trial.json").read_bytes())["final"])
@@ -49,12 +49,12 @@ def run_job(path: str) -> PointResult:
         return ended
     meta = read_meta(TrialFolder(final))
     values = {"succeeded": float(meta.outcome == "succeeded"), "duration_s": meta.duration_s}
-    # No failure for ado: ours is in the evidence, and the trial is retried here.
+    # No failure for ado: it is in our evidence, and the trial is retried here.
     return PointResult(values, "", ended.facts | {"failure": ended.failure})
 
 
 def run_point(described: Mapping[str, Any], values: Mapping[str, Any]) -> PointResult:
-    """A point of an experiment of ours, with the values that a sweep of ado chose."""
+    """Run a point of one of our experiments, with the values that a sweep of ado chose."""
     kept = os.environ.get(KEEP)
     root = WorkspaceFolder(Path(kept or tempfile.mkdtemp(prefix="benchhouse-ado-")).absolute())
     try:
@@ -102,7 +102,7 @@ def _spec(ref: ExperimentRef, values: Mapping[str, Any], root: WorkspaceFolder) 
 
 
 def _work(python: Sequence[str], folder: Path) -> str:
-    """Our worker on that folder; returns the end of its output, which is empty where all went well."""
+    """Run our worker on that folder. Return the end of its output, which is empty if all went well."""
     command = [*python, "-m", "benchhouse.worker", str(folder)]
     ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     output = (ended.stdout + ended.stderr)[-_TAIL:]

@@ -1,1 +1,1 @@
-"""Finds experiments, drivers, executors, runtimes and benchmarks: installed packages in, declarations out."""
+"""Find experiments, drivers, executors, runtimes, and benchmarks: from installed packages to declarations."""

@@ -1,6 +1,6 @@
-"""ado's experiments as experiments of ours, made of their description alone: ado itself is not imported here.
+"""Make experiments of ours from the descriptions of ado's, without importing ado.
 
-An input is described as ado describes a property: its identifier, its default, and the domain of its values.
+An input is described like a property of ado: its identifier, its default, and the domain of its values.
 """
 
 import math
@@ -17,7 +17,7 @@ from benchhouse.schema.experiment import Context, Deprecated, Experiment, Metric
 from benchhouse.schema.resources import Resources
 
 Call = Callable[[dict[str, Any]], Any]
-"""Takes the inputs by their names, gives what the experiment returns."""
+"""A function that takes the inputs by name and returns what the experiment returns."""
 
 
 class AnyInputs(BaseModel):
@@ -27,9 +27,9 @@ class AnyInputs(BaseModel):
 
 
 def declare(described: Mapping[str, Any], call: Call | None = None) -> Experiment:
-    """The experiment that `described` (a `Listed` as a dict) tells of; without `call` it can be planned, not run.
+    """Return the experiment that `described` (a `Listed` as a dict) describes; without `call` it can only be planned.
 
-    Where its inputs are not told, they are taken as they come: from a plan, which has checked them.
+    If its inputs are not described, all are accepted, because they come from a plan that has checked them.
     """
     outputs = tuple(item["name"] for item in described["metrics"])
 
@@ -54,7 +54,7 @@ def declare(described: Mapping[str, Any], call: Call | None = None) -> Experimen
 
 
 def _sort_out(returned: Any, outputs: Sequence[str], ctx: Context) -> dict[str, Any]:
-    """The declared outputs; ado drops what else was returned, here it is kept as metadata."""
+    """Return the declared outputs. Other values, which ado drops, are kept as metadata."""
     if not isinstance(returned, dict):
         ctx.fail("bad_return", f"it returned a {type(returned).__name__}; expected a dict of its outputs")
     returned = {metric_name(str(key)): value for key, value in returned.items()}
@@ -66,13 +66,13 @@ def _sort_out(returned: Any, outputs: Sequence[str], ctx: Context) -> dict[str, 
 
 
 def metric_name(output: str) -> str:
-    """An output's identifier may be any text; a metric's name may not."""
+    """Return an output's identifier, which may be any text, as a valid name of a metric."""
     name = re.sub(r"[^A-Za-z0-9_.@-]", "_", output)[:100]
     return name if name[:1].isalpha() else f"m{name}"[:100]
 
 
 def input_model(name: str, inputs: Sequence[Mapping[str, Any]]) -> type[BaseModel]:
-    """The model of an experiment's inputs: types, values, ranges and defaults as its properties say."""
+    """Return the model of an experiment's inputs: types, values, ranges, and defaults of its properties."""
     fields: dict[str, Any] = {}
     for number, item in enumerate(inputs):
         key = item["identifier"]
@@ -85,13 +85,13 @@ def input_model(name: str, inputs: Sequence[Mapping[str, Any]]) -> type[BaseMode
         fields[key if plain else f"input_{number}"] = (_type(item["domain"]), field)
     title = "".join(part.title() for part in name.replace("-", "_").replace(".", "_").split("_"))
     config = ConfigDict(extra="forbid", allow_inf_nan=False, validate_default=True, protected_namespaces=())
-    with warnings.catch_warnings():  # an input may be called `copy` or `json`, as methods of every model are
+    with warnings.catch_warnings():  # an input may have the name of a model's method, such as `copy` or `json`
         warnings.simplefilter("ignore")
         return create_model(f"{title}Inputs", __config__=config, **fields)
 
 
 def _type(domain: Mapping[str, Any]) -> Any:
-    """The type of a property's values, with what it allows; an open set of categories is not closed here either."""
+    """Return the type of a property's values with its limits; an open set of categories stays open."""
     kind, values = domain.get("variableType"), domain.get("values")
     low_high, step = domain.get("domainRange"), domain.get("interval")
     if kind == "BINARY_VARIABLE_TYPE":
@@ -137,7 +137,7 @@ def _on_steps(low: float, step: float) -> Callable[[float], float]:
 
 
 def resources_of(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Ray's options as resources of ours, and what is said of those that have no counterpart."""
+    """Convert Ray's options to resources of ours. Return them, and notes about options without a counterpart."""
     known = {"num_cpus": "cpus", "num_gpus": "gpus", "memory": "memory"}
     given = {key: value for key, value in options.items() if value is not None}
     mapped = {known[key]: math.ceil(value) for key, value in given.items() if key in known and value}

@@ -1,6 +1,6 @@
-"""Experiments of ado in this process: what they say of themselves, as plain data, and how they are called.
+"""ado's experiments in this process: their descriptions as plain data, and how they are called.
 
-Where this is used, ado gets imported; there is no Ray, no queue and no store, and what an experiment raises is raised.
+Using this imports ado, but without Ray, queue, or store; exceptions of an experiment are passed on.
 """
 
 import inspect
@@ -20,13 +20,13 @@ CUSTOM = "custom_experiments"
 
 
 def describe(entry: EntryPointLine) -> list[dict[str, Any]]:
-    """The experiments behind one entry point of `ado.custom_experiments` or `ado.actuators`."""
+    """Return the experiments behind one entry point of `ado.custom_experiments` or `ado.actuators`."""
     loaded = load_object(entry.object)
     return list(_of_actuator(loaded, entry) if entry.group == "ado.actuators" else _of_module(loaded))
 
 
 def _of_module(loaded: Any) -> Iterator[dict[str, Any]]:
-    """All decorated functions of the entry's package, also those that an earlier entry point of it has imported."""
+    """Yield all decorated functions of the entry's package, including those that its earlier entry points imported."""
     module = loaded if isinstance(loaded, ModuleType) else inspect.getmodule(loaded)
     package = _package_of(module.__name__) if module else ""
     seen: set[int] = set()
@@ -35,7 +35,7 @@ def _of_module(loaded: Any) -> Iterator[dict[str, Any]]:
             if not getattr(function, "_is_custom_experiment", False) or id(function) in seen:
                 continue
             if not _is_in(function.__module__, package):
-                continue  # borrowed from another package, which lists it
+                continue  # imported from another package, which lists it
             seen.add(id(function))
             yield describe_function(function) | {"object": _address(function, f"{name}:{attribute}")}
 
@@ -45,14 +45,14 @@ def _is_in(module: str, package: str) -> bool:
 
 
 def _package_of(module: str) -> str:
-    """The outermost package with a file: a namespace package is shared by distributions that have nothing in common."""
+    """Return the outermost package with a file, because unrelated distributions may share a namespace package."""
     parts = module.split(".")
     outer = (".".join(parts[:depth]) for depth in range(1, len(parts)))
     return next((name for name in outer if getattr(sys.modules.get(name), "__file__", None)), module)
 
 
 def _address(function: Any, alias: str) -> str:
-    """Where it is defined; `alias` where it can't be had from there."""
+    """Return where a function is defined, or `alias` if it is not accessible there."""
     module, name = function.__module__, function.__name__
     return f"{module}:{name}" if getattr(sys.modules.get(module), name, None) is function else alias
 
@@ -77,7 +77,7 @@ def _of_actuator(actuator: Any, entry: EntryPointLine) -> Iterator[dict[str, Any
 
 
 def describe_experiment(experiment: Any, actuator: str) -> dict[str, Any]:
-    """An `ado.schema.experiment.Experiment` in our words."""
+    """Convert an `ado.schema.experiment.Experiment` to our terms."""
     defaults = {item.property.identifier: item.value for item in experiment.defaultParameterization}
     inputs = [_input(item, required=True) for item in experiment.requiredProperties]
     inputs += [
@@ -110,13 +110,14 @@ def _input(item: Any, *, required: bool, default: Any = None) -> dict[str, Any]:
         return described | {"domain": {}, "observed": True}
     domain = item.propertyDomain.model_dump(mode="json", exclude_none=True)
     if domain.get("variableType") == "BINARY_VARIABLE_TYPE" and not required:
-        described["default"] = bool(default)  # ado keeps it as a number
+        described["default"] = bool(default)  # ado stores it as a number
     description = (getattr(item, "metadata", None) or {}).get("description", "")
     return described | {"domain": domain, "description": str(description)}
 
 
 def load_ado(ref: ExperimentRef) -> Experiment:
-    """Loaded without ado's registry, which finds functions by name and runs the wrong one of two versions."""
+    """Load an experiment without ado's registry, which finds functions by name and runs the wrong one of
+    two versions."""
     loaded = load_object(ref.object)
     if getattr(loaded, "_is_custom_experiment", False):
         return _function(loaded, ref)
@@ -129,7 +130,7 @@ def load_ado(ref: ExperimentRef) -> Experiment:
 
 
 def _function(decorated: Any, ref: ExperimentRef) -> Experiment:
-    """Called as its package wrote it: the plan has checked the values by the same description as ado would."""
+    """Return an experiment that calls the plain function, because the plan has checked the values as ado would."""
     described = describe_function(decorated)
     name, version = described["name"], described["version"]
     if name != ref.name or (version and version != ref.version):  # another version is refused, never run
@@ -139,13 +140,13 @@ def _function(decorated: Any, ref: ExperimentRef) -> Experiment:
 
 
 def _call_actuator(actuator: Any, experiment: Any, values: dict[str, Any]) -> Any:
-    """One experiment of a StandardActuator, called with the values of one point."""
+    """Call one experiment of a StandardActuator with the values of one point."""
     from ado.modules.actuators.standard import StandardActuator
     from ado.schema.point import SpacePoint
 
     made = actuator()
     if actuator._get_request_executor is StandardActuator._get_request_executor:
-        # Called directly, its exceptions keep their type and traceback, and what it returns stays whole.
+        # After a direct call, exceptions keep their type and traceback, and the returned value is complete.
         return made._experiment_implementations()[experiment.identifier](**values)
     request = made.execute([SpacePoint(entity=values).to_entity()], experiment.reference, "benchhouse", 0)
     (result,) = request.measurements or (None,)

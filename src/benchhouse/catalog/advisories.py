@@ -1,6 +1,6 @@
-"""Known vulnerabilities, from an export of OSV on this machine: a folder of JSON files, or a zip of them.
+"""Known vulnerabilities from a local export of OSV: a folder of JSON files, or a zip of them.
 
-An export that is empty, or of which one file can't be read, is an error: what it leaves out would pass as harmless.
+An empty export, or one with an unreadable file, is an error: what is missing would appear harmless.
 """
 
 import zipfile
@@ -25,16 +25,16 @@ _FETCH = "fetch https://osv-vulnerabilities.storage.googleapis.com/PyPI/all.zip 
 
 @dataclass
 class Advisories:
-    """What an export says of some distributions."""
+    """The advisories of an export about some distributions."""
 
     count: int = 0
-    """All that are about PyPI."""
+    """Number of all advisories about PyPI."""
     newest: str = ""
     """When the newest was written, UTC, ISO 8601."""
     by_name: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
 
     def of(self, component: PackageComponent) -> list[Vulnerability]:
-        """What is known of it, one for each flaw: advisories that name each other are about one."""
+        """Return the known flaws of a component, one each: advisories that refer to each other are merged."""
         flaws: list[list[dict[str, Any]]] = []
         for record in self.by_name.get(component.name, ()):
             if any(_affects(item, component.version) for item in _affected(record, component.name)):
@@ -45,7 +45,7 @@ class Advisories:
 
 
 def read_advisories(path: Path, wanted: Collection[str]) -> Advisories:
-    """Of the distributions with these names; all others are only counted."""
+    """Return the advisories of the distributions with these names; all others are only counted."""
     found = Advisories()
     for place, content in _files(path):
         record = _record(place, content)
@@ -96,7 +96,7 @@ def _record(place: str, content: bytes) -> dict[str, Any]:
 
 
 def _affected(record: Mapping[str, Any], name: str | None = None) -> list[dict[str, Any]]:
-    """What it says of distributions of PyPI, or of one of them."""
+    """Return an advisory's entries for distributions of PyPI, or for one of them."""
     items = [item for item in record.get("affected", ()) if isinstance(item.get("package"), dict)]
     items = [item for item in items if str(item["package"].get("ecosystem", "")).lower() == _ECOSYSTEM]
     items = [item for item in items if isinstance(item["package"].get("name"), str)]
@@ -108,7 +108,7 @@ def _names(record: Mapping[str, Any]) -> set[str]:
 
 
 def _affects(affected: Mapping[str, Any], version: str) -> bool:
-    """By the rules of OSV's format. Where they can't be applied it is affected: nobody could say that it is not."""
+    """Apply the rules of OSV's format. If they cannot be applied, the version counts as affected."""
     from packaging.version import InvalidVersion, Version
 
     listed = affected.get("versions", ())
@@ -178,7 +178,7 @@ def _vulnerability(component: PackageComponent, flaw: Sequence[Mapping[str, Any]
 
 
 def _severity(record: Mapping[str, Any]) -> Severity:
-    """The highest of what it says: vectors of CVSS, else a word."""
+    """Return the highest severity in an advisory, from its CVSS vectors and its word."""
     from cvss import CVSS2, CVSS3, CVSS4, CVSSError
 
     kinds = {"CVSS_V2": CVSS2, "CVSS_V3": CVSS3, "CVSS_V4": CVSS4}

@@ -1,7 +1,7 @@
-"""What a `uses:` names: a benchmark of the workspace, of an installed package, or of a package of the nexus.
+"""Resolve `uses:`: a benchmark of the workspace, of an installed package, or of a package of the nexus.
 
-`package/benchmark` names one of a nexus. A bare name must be the only one of that name anywhere. A benchmark may use
-another and fill what that leaves open; in a circle they may not.
+`package/benchmark` names one of a nexus. A bare name must be unique. A benchmark may use another and fill its open
+inputs, but not in a circle.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,23 +19,23 @@ from benchhouse.schema.names import can_name_a_folder
 from benchhouse.schema.scenario import Benchmark
 
 ReadSpace = Callable[[Document, str], tuple[Benchmark, Document]]
-"""A space of ado as a benchmark of that name; the document is a view of the space's file."""
+"""A function that reads a space of ado as a benchmark of that name; the document is a view of the space's file."""
 
 
 class UnknownBenchmarkError(BenchError):
-    """Nothing of that name is registered anywhere."""
+    """No benchmark of that name is registered anywhere."""
 
 
 @dataclass(frozen=True)
 class BenchmarkIndex:
-    """Where benchmarks are looked for."""
+    """The places where benchmarks are searched."""
 
     folders: tuple[Path, ...]
     nexus: Path | None
     read_space: ReadSpace
 
     def find(self, name: str) -> Registered:
-        """The benchmark of that name with those that it uses; raises BenchError, or ProblemsError for a circle."""
+        """Return a benchmark with those that it uses. Raise BenchError, or ProblemsError for a circle."""
         return self._with_bases(self._find(name), ())
 
     def _with_bases(self, registered: Registered, above: tuple[Registered, ...]) -> Registered:
@@ -68,7 +68,7 @@ class BenchmarkIndex:
         if matches:
             return matches[0]
         if broken:
-            raise broken[0].error  # it may be the one
+            raise broken[0].error  # it may be the requested one
         known = [item.benchmark.benchmark for item in registered] + [path.name for path in self._definitions("*")]
         hint = guess_hint(name, known)
         raise UnknownBenchmarkError(f"no benchmark named '{name}' is registered", f"{hint}see: bench list benchmarks")
@@ -94,7 +94,7 @@ class BenchmarkIndex:
         return self._read(folder, package, last)
 
     def _definitions(self, name: str) -> Iterator[Path]:
-        """Folders of packages (not of models) that define a benchmark of that name."""
+        """Yield the folders of packages (not of models) that define a benchmark of that name."""
         if self.nexus is not None:
             for path in sorted(self.nexus.glob(f"packages/*/{INSTANCES}/{name}")):
                 if (path / "benchmark.yaml").is_file() or (path / "space.yaml").is_file():
@@ -118,7 +118,7 @@ class BenchmarkIndex:
 
 
 def _circle(members: tuple[Registered, ...]) -> ProblemsError:
-    """The same words wherever it was entered, so that it can be told once."""
+    """Return the same error from every entry into the circle, so that it is reported once."""
     first = min(range(len(members)), key=lambda number: members[number].document.path)
     members = members[first:] + members[:first]
     names = [f"{item.origin}/" * item.in_nexus + item.benchmark.benchmark for item in (*members, members[0])]

@@ -1,4 +1,4 @@
-"""Registered benchmarks: YAML files of `benchmarks/` in the workspace or beside a scenario, and of packages.
+"""Registered benchmarks: YAML files of `benchmarks/` in the workspace or next to a scenario, and of packages.
 
 A benchmark names an experiment, or another benchmark (`uses:`) whose open inputs it fills; see `benchmark_lookup.py`.
 """
@@ -22,12 +22,12 @@ class Registered:
     benchmark: Benchmark
     document: Document
     origin: str  # "workspace", the distribution, or the package of the nexus
-    base: "Registered | None" = None  # what its `uses:` names
+    base: "Registered | None" = None  # the benchmark of its `uses:`
     in_nexus: bool = False
 
     @property
     def chain(self) -> "list[Registered]":
-        """All that make it up, the one that names the experiment first."""
+        """The benchmark with all that it uses, starting with the one that names the experiment."""
         return [*(self.base.chain if self.base else ()), self]
 
     @property
@@ -41,7 +41,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class Broken:
-    """A file or package that should register benchmarks and does not."""
+    """A file or package that should register benchmarks but does not."""
 
     place: str
     error: BenchError
@@ -49,7 +49,7 @@ class Broken:
 
 
 def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
-    """All benchmarks, those of `folders` first; what can't be read spoils none of the others."""
+    """Return all benchmarks, those of `folders` first, and the unreadable ones separately."""
     good, broken, not_imported = list[Registered](), list[Broken](), list[Broken]()
     homes = [(folder, "workspace") for folder in dict.fromkeys(path.resolve() for path in folders)]
     for entry in entries("benchmarks"):
@@ -61,7 +61,7 @@ def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
         for path in sorted(folder.glob("*.yaml")):
             try:
                 document = load_yaml(path)
-                if not is_logical(document.data):  # a nexus keeps those in the same folder
+                if not is_logical(document.data):  # a nexus keeps logical benchmarks in the same folder
                     good.append(Registered(validated(document, Benchmark), document, origin))
             except BenchError as error:
                 broken.append(Broken(str(path), error, origin))
@@ -71,7 +71,7 @@ def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
 def _folder_of(entry: EntryPointLine) -> Path:
     try:
         module = load_object(entry.object.partition(":")[0])
-    except Exception as error:  # a stranger's module may raise anything
+    except Exception as error:  # a foreign module may raise anything
         reason = f"{type(error).__name__}: {error}"
         raise BenchError(f"the benchmarks of {entry.distribution} can't be imported: {reason}") from error
     return Path(module.__path__[0] if hasattr(module, "__path__") else Path(module.__file__).parent)

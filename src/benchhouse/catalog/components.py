@@ -1,4 +1,4 @@
-"""The distributions that a package brings: itself and all that it needs, as they are installed."""
+"""The distributions of a package: itself and its dependencies, as installed."""
 
 from collections.abc import Iterator, Sequence
 from importlib.metadata import Distribution, PackageMetadata, distributions
@@ -14,9 +14,9 @@ _LONGEST_LICENCE = 100
 
 
 def components_of(distribution: str) -> list[PackageComponent]:
-    """A distribution of this environment with all that it needs; of ours, which is not looked into, nothing.
+    """Return a distribution of this environment with its dependencies, except benchhouse and what only it needs.
 
-    Raises BenchError where something of it is not here: then nobody can say what it would bring.
+    Raise BenchError if a dependency is not installed, because its own dependencies are then unknown.
     """
     try:
         from packaging.requirements import InvalidRequirement, Requirement
@@ -45,13 +45,13 @@ def components_of(distribution: str) -> list[PackageComponent]:
 
 
 def components_in(site: Path) -> list[PackageComponent]:
-    """All distributions of a folder `site-packages`, without ours."""
+    """Return all distributions of a `site-packages` folder, except benchhouse."""
     found = {normal_name(item.metadata["Name"]): item for item in distributions(path=[str(site)])}
     return sorted((_component(item) for name, item in found.items() if name != _OURS), key=lambda item: item.name)
 
 
 def lock_digest(components: Sequence[PackageComponent]) -> str:
-    """The same wherever the same versions are."""
+    """Return a digest that is the same for the same versions everywhere."""
     return digest([[item.name, item.version] for item in components])[:16]
 
 
@@ -62,7 +62,7 @@ def _component(item: Distribution) -> PackageComponent:
 
 
 def _licence(metadata: PackageMetadata) -> str:
-    """An expression of SPDX where there is one, else the names of classifiers, else a line of its own."""
+    """Return the SPDX expression, otherwise the names of classifiers, otherwise the first line of the license field."""
     fields = {key: value for key in ("License-Expression", "License") if (value := metadata.get(key))}  # type: ignore[attr-defined]
     if expression := fields.get("License-Expression"):
         return str(expression)

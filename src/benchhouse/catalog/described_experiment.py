@@ -1,4 +1,4 @@
-"""An experiment made of its description alone: what is planned with where its package can't be imported."""
+"""Make an experiment from its description alone, to plan where its package cannot be imported."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from benchhouse.schema.resources import Resources
 
 
 def declare(described: Mapping[str, Any]) -> Experiment:
-    """Of a `Listed` as a dict: inputs, metrics, resources; it can't be called."""
+    """Return an experiment with the inputs, metrics, and resources of a `Listed` as a dict; it cannot be called."""
     about, name, deprecated = described["declaration"], described["name"], described["deprecated"]
 
     def run(workload: Any, target: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""The files of a distribution by their digests: the same of its wheel and of what is installed from that."""
+"""The files of a distribution by their digests, which are equal for its wheel and the installed files."""
 
 import hashlib
 import json
@@ -17,13 +17,13 @@ from benchhouse.schema.errors import BenchError
 
 _OURS = "benchhouse"
 _TOLD = 3
-# What an installer writes, or what signs the list of files: no wheel of the same release has the same.
+# Written by an installer, or signatures of the file list: these differ from the files of a wheel.
 _INSTALLERS = {"RECORD", "RECORD.jws", "RECORD.p7s", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"}
 
 
 @dataclass(frozen=True)
 class DistributionFiles:
-    """What a wheel brings: sha256 by path in site-packages."""
+    """The files of a wheel: sha256 by path in site-packages."""
 
     package: str
     version: str
@@ -31,7 +31,7 @@ class DistributionFiles:
 
 
 def find_distribution(name: str) -> Distribution:
-    """The one of this name that gets imported."""
+    """Return the distribution of this name that gets imported. Raise BenchError if it is not installed."""
     wanted = normal_name(name)
     for item in distributions():
         if normal_name(item.metadata["Name"] or "") == wanted:
@@ -40,7 +40,8 @@ def find_distribution(name: str) -> Distribution:
 
 
 def bringing_experiments(site: Path) -> list[Distribution]:
-    """Those in a folder `site-packages` that offer plugs or experiments, without ours: nothing of them is imported."""
+    """Return the distributions in `site-packages` that offer plugs or experiments, except benchhouse, without importing
+    any."""
     found = {normal_name(item.metadata["Name"]): item for item in distributions(path=[str(site)])}
     return [
         item
@@ -51,7 +52,7 @@ def bringing_experiments(site: Path) -> list[Distribution]:
 
 
 def wheel_files(path: Path) -> DistributionFiles:
-    """Of a wheel, which is read and not unpacked."""
+    """Return the files of a wheel, which is read but not unpacked."""
     hint = "build one:  uv build --wheel   or sign what is installed:  bench packages sign NAME"
     try:
         with zipfile.ZipFile(path) as archive:
@@ -70,7 +71,7 @@ def wheel_files(path: Path) -> DistributionFiles:
 
 
 def installed_files(distribution: Distribution) -> DistributionFiles:
-    """Of what is installed: the bytes that are there now, whatever RECORD says of them."""
+    """Return the installed files by their current bytes, regardless of the digests in RECORD."""
     name, version = distribution.metadata["Name"], distribution.version
     if distribution.read_text("RECORD") is None:
         raise BenchError(f"{name} has no RECORD: nobody can say which files are its", f"install it anew: {name}")
@@ -85,7 +86,7 @@ def installed_files(distribution: Distribution) -> DistributionFiles:
 
 
 def editable_source(distribution: Distribution) -> Path | None:
-    """The folder that an editable installation takes its code from."""
+    """Return the source folder of an editable installation; None for others."""
     try:
         record = json.loads(distribution.read_text("direct_url.json") or "{}")
         if record["dir_info"]["editable"] and record["url"].startswith("file://"):
@@ -96,14 +97,14 @@ def editable_source(distribution: Distribution) -> Path | None:
 
 
 def entry_modules(distribution: Distribution) -> set[str]:
-    """The topmost modules of what it offers to Benchhouse."""
+    """Return the top-level modules of what a distribution offers to Benchhouse."""
     groups = (point for point in distribution.entry_points if point.group.startswith("benchhouse."))
     others = (point for point in distribution.entry_points if point.group in ADO)
     return {point.value.partition(":")[0].partition(".")[0] for point in (*groups, *others)}
 
 
 def planted(distribution: Distribution, recorded: Mapping[str, str]) -> Iterator[str]:
-    """Files that would be imported as parts of a distribution, or in place of one, and that it did not bring."""
+    """Yield files that would be imported as parts of a distribution, or in place of one, but do not belong to it."""
     site = Path(str(distribution.locate_file("")))
     own = [PurePosixPath(name) for name in recorded if ".dist-info/" not in name]
     packages = {path.parent for path in own if path.name == "__init__.py"}
@@ -123,7 +124,7 @@ def is_importable(path: Path) -> bool:
 
 
 def differences(signed: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """What is not as it was signed, the first of it by name; empty where all is."""
+    """Return the differences from the signed files, the first ones by name; empty if there are none."""
     lines = [f"{name} is not as it was signed" for name in signed if there.get(name, signed[name]) != signed[name]]
     lines += [f"{name}, which was signed, is missing" for name in signed if name not in there]
     lines += [f"{name} was not signed" for name in there if name not in signed]
@@ -131,7 +132,7 @@ def differences(signed: Mapping[str, str], there: Mapping[str, str]) -> str:
 
 
 def in_short(lines: list[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first lines, and how many more there are."""
     more = f" and {len(lines) - _TOLD} more" if len(lines) > _TOLD else ""
     return "; ".join(lines[:_TOLD]) + more
 

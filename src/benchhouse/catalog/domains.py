@@ -1,4 +1,5 @@
-"""Which values a property's domain holds, whether two domains meet, and the value that stands for a region."""
+"""Compare domains of properties: which values they contain, whether two overlap, and which value represents
+a region."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -11,12 +12,12 @@ _ROUNDING = 1e-9
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal as files mean it: 1 is 1.0, but neither true nor '1'."""
+    """Return whether values are equal in the sense of files: 1 equals 1.0, but neither true nor '1'."""
     return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
 
 
 def holds(domain: PropertyDomain | None, value: Any) -> bool:
-    """Whether the value lies in the domain; a range holds its lower end and not its upper one."""
+    """Return whether the value is in the domain; a range includes its lower end, but not its upper end."""
     if domain is None:
         return True
     if domain.values is not None:
@@ -30,7 +31,7 @@ def holds(domain: PropertyDomain | None, value: Any) -> bool:
 
 
 def listed(domain: PropertyDomain | None) -> list[Any] | None:
-    """The values one by one; None where there is no end to them."""
+    """Return the values one by one; None if they cannot be listed."""
     if domain is None:
         return None
     if domain.values is not None:
@@ -48,7 +49,7 @@ def listed(domain: PropertyDomain | None) -> list[Any] | None:
 
 
 def apart(a: PropertyDomain | None, b: PropertyDomain | None) -> bool:
-    """Whether no value lies in both; False where that can't be told."""
+    """Return whether no value is in both; False if that cannot be determined."""
     for domain, other in ((a, b), (b, a)):
         if (values := listed(domain)) is not None:
             return not any(holds(other, value) for value in values)
@@ -58,7 +59,8 @@ def apart(a: PropertyDomain | None, b: PropertyDomain | None) -> bool:
 
 
 def stand_in(domains: Sequence[PropertyDomain]) -> Any:
-    """The first listed value that lies in all of these, else the lower end of the range; MISSING if there is none."""
+    """Return the first listed value that is in all domains, otherwise the lower end of the range; MISSING if there is
+    none."""
     starts = [domain.domain_range[0] for domain in domains if domain.domain_range is not None]
     offered = [values for domain in domains if (values := listed(domain)) is not None]
     candidates = min(offered, key=len) if offered else [whole(max(starts))] if starts else []
@@ -66,9 +68,9 @@ def stand_in(domains: Sequence[PropertyDomain]) -> Any:
 
 
 def look_up(identifier: str, target: Mapping[str, Any], parameters: Mapping[str, Any]) -> Any:
-    """The value of an experiment's input in an instance, by the names that scenarios use; MISSING where it has none.
+    """Return an input's value in an instance, by the names that scenarios use; MISSING if it has none.
 
-    `target.x` is of the target and `workload.x` of the parameters; plain `x` is a parameter if there is one.
+    `target.x` is an input of the target and `workload.x` a parameter; plain `x` is a parameter if there is one.
     """
     if identifier.startswith("target."):
         return _inside(target, identifier.removeprefix("target."))
@@ -79,7 +81,7 @@ def look_up(identifier: str, target: Mapping[str, Any], parameters: Mapping[str,
 
 
 def whole(value: float) -> float | int:
-    """100.0 as people write it."""
+    """Return 100.0 as 100, the way people write it."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -1,4 +1,4 @@
-"""Entry points: which plugs the installed packages offer. Nothing is imported here."""
+"""Entry points: the plugs that installed packages offer. Nothing is imported here."""
 
 import importlib
 import importlib.metadata
@@ -22,7 +22,8 @@ class EntryPointLine(NamedTuple):
 
 
 def entries(group: str) -> tuple[EntryPointLine, ...]:
-    """All lines of `benchhouse.<group>`, sorted; of a distribution that is on the path twice, those of the first."""
+    """Return all lines of `benchhouse.<group>`, sorted. If a distribution is on the path twice, the first
+    one counts."""
     return tuple(sorted(installed().get(f"benchhouse.{group}", ())))
 
 
@@ -30,21 +31,21 @@ ADO = ("ado.custom_experiments", "ado.actuators")
 
 
 def ado_entries() -> tuple[EntryPointLine, ...]:
-    """Experiments that packages offer to ado; not our own actuator, by which ado runs ours."""
+    """Return the experiments that packages offer to ado, without our own actuator, through which ado runs ours."""
     offered = [entry for group in ADO for entry in installed().get(group, ())]
     return tuple(sorted(entry for entry in offered if entry.distribution.lower() != "benchhouse"))
 
 
 @cache
 def installed() -> dict[str, set[EntryPointLine]]:
-    """The lines of all our groups, from one look at every installed distribution: there may be hundreds."""
+    """Return the lines of all our groups, from one pass over the installed distributions, which may be hundreds."""
     groups: dict[str, set[EntryPointLine]] = {}
     seen: set[str] = set()
     for package in importlib.metadata.distributions():
         ours = [point for point in package.entry_points if point.group.startswith("benchhouse.") or point.group in ADO]
         name, version = _name_and_version(package) if ours else ("", "")
         canonical = name.lower().replace("_", "-")
-        if ours and canonical not in seen:  # those that come first on the path are those that get imported
+        if ours and canonical not in seen:  # the first on the path is the one that gets imported
             seen.add(canonical)
             for point in ours:
                 entry = EntryPointLine(point.name, point.value, name, version, point.group)
@@ -53,24 +54,25 @@ def installed() -> dict[str, set[EntryPointLine]]:
 
 
 def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
-    about = distribution.metadata  # parsed with every look at it
+    about = distribution.metadata  # parsed at every access
     return about["Name"] or "?", about["Version"] or "0"
 
 
 @cache
 def environment_stamp() -> str:
-    """Changes with every package that is installed, removed or replaced by another version."""
+    """Return a digest that changes when a package is installed, removed, or replaced by another version."""
     return digest(sorted(set(map(_name_and_version, importlib.metadata.distributions()))))
 
 
 def find_plug(group: str, name: str, kin: Collection[str] = ()) -> EntryPointLine:
-    """The one entry point of that name, not yet imported. Where there is none, `kin` are told, or all without them."""
+    """Return the one entry point of that name, not imported. If there is none, the error lists `kin`, or all without
+    `kin`."""
     matches = [entry for entry in entries(group) if entry.name == name]
     kind = group.removesuffix("s")
     if not matches:
         from benchhouse.documents.problems import guess_hint
 
-        every = entries(group)  # what the names of packages that have none of `kin` are for is not known
+        every = entries(group)  # the purpose of names of packages without any of `kin` is unknown
         known = {entry.distribution for entry in every if entry.name in kin}
         names = sorted({entry.name for entry in every if entry.name in kin or entry.distribution not in known})
         hint = guess_hint(name, names)
@@ -82,7 +84,7 @@ def find_plug(group: str, name: str, kin: Collection[str] = ()) -> EntryPointLin
 
 
 def plug(group: str, name: str) -> Any:
-    """Load the one executor, runtime or recipe of that name."""
+    """Load the one executor, runtime, or recipe of that name."""
     return load_object(find_plug(group, name).object)
 
 

@@ -1,6 +1,6 @@
-"""Inputs of an experiment as JSON Schema, and models made of it: for code that this process can't import.
+"""Inputs of an experiment as JSON Schema, and models made from it, for code that this process cannot import.
 
-What a schema can't say (a validator that looks at two fields) is checked where the experiment runs.
+Rules that a schema cannot express, such as a validator of two fields, are checked where the experiment runs.
 """
 
 import datetime
@@ -35,7 +35,7 @@ _FORMATS: dict[str, Any] = {
     "date": datetime.date, "time": datetime.time, "duration": datetime.timedelta,
 }  # fmt: skip
 _QUANTITIES: dict[str, Any] = {"quantity-s": Seconds, "quantity-bytes": Bytes, "quantity-share": Share}
-_MUST_EXIST = ("file-path", "directory-path")  # a default is not looked for, as in the model itself
+_MUST_EXIST = ("file-path", "directory-path")  # the existence of a default is not checked, as in the model itself
 _BOUNDS = {
     "minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt", "exclusiveMaximum": "lt", "multipleOf": "multiple_of",
     "minLength": "min_length", "maxLength": "max_length", "minItems": "min_length", "maxItems": "max_length",
@@ -44,7 +44,8 @@ _BOUNDS = {
 
 
 class _WithDefaults(GenerateJsonSchema):
-    """pydantic leaves out what a factory makes; the identity of an instance has all its defaults."""
+    """A generator that keeps defaults made by factories, which pydantic omits: an instance's identity has
+    all defaults."""
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         described = super().default_schema(schema)
@@ -55,12 +56,12 @@ class _WithDefaults(GenerateJsonSchema):
 
 
 def schema_of(model: type[BaseModel] | None) -> dict[str, Any] | None:
-    """The schema of a target or a workload, by the names that a scenario uses."""
+    """Return the schema of a target or workload, by the names that a scenario uses; None without a model."""
     return model.model_json_schema(by_alias=True, schema_generator=_WithDefaults) if model else None
 
 
 def model_of(schema: Schema | None, name: str) -> type[BaseModel] | None:
-    """A model that takes and gives what the described one does."""
+    """Return a model that accepts and returns the same values as the described one; None without a schema."""
     if schema is None:
         return None
     maker = _Maker(schema.get("$defs", {}))
@@ -70,7 +71,7 @@ def model_of(schema: Schema | None, name: str) -> type[BaseModel] | None:
 
 
 def _by_kind(schema: Schema) -> tuple[Any, BeforeValidator]:
-    """A mapping that does not say of which kind it is has that of the default, where there is one."""
+    """Return the annotations of a union in which a mapping without its kind gets the kind of the default, if any."""
     kind, default = schema["discriminator"]["propertyName"], schema.get("default")
 
     def fill(value: Any) -> Any:
@@ -89,7 +90,7 @@ class _Maker:
         self._made: dict[str, Any] = {}
 
     def model(self, schema: Schema, name: str) -> type[BaseModel]:
-        if "$ref" in schema:  # a model that holds itself stands among the definitions
+        if "$ref" in schema:  # a recursive model is among the definitions
             made: type[BaseModel] = self._referred(schema["$ref"])
             return made
         required, fields = schema.get("required", ()), dict[str, Any]()
@@ -105,18 +106,18 @@ class _Maker:
             fields[key if plain else f"input_{number}"] = (self.hint(item), field)
         others = {True: "allow", False: "forbid"}.get(schema.get("additionalProperties"), "ignore")  # type: ignore[arg-type]
         config = ConfigDict(extra=others, allow_inf_nan=False, protected_namespaces=())  # type: ignore[typeddict-item]
-        with warnings.catch_warnings():  # an input may be called `copy` or `json`, as methods of every model are
+        with warnings.catch_warnings():  # an input may have the name of a model's method, such as `copy` or `json`
             warnings.simplefilter("ignore")
             return create_model(name, __config__=config, **fields)
 
     def finish(self, made: type[BaseModel]) -> None:
-        """Put the models in the places of their names; those that hold themselves, or each other, have such."""
+        """Replace names by models, which recursive models need."""
         inner = [item for item in self._made.values() if isinstance(item, type) and issubclass(item, BaseModel)]
         for model in (*inner, made):
             model.model_rebuild(_types_namespace=self._made)
 
     def hint(self, schema: Schema) -> Any:
-        """The annotation of a value, with what it allows; anything where the schema says nothing that is known."""
+        """Return the annotation of a value with its limits; Any if the schema has no known type."""
         if "$ref" in schema:
             return self._referred(schema["$ref"])
         if "const" in schema:
@@ -163,7 +164,7 @@ class _Maker:
     def _referred(self, reference: str) -> Any:
         name = reference.rpartition("/")[2]
         if name not in self._made:
-            self._made[name] = ForwardRef(name)  # for one that holds itself
+            self._made[name] = ForwardRef(name)  # for recursive models
             schema = self._definitions[name]
             is_model = schema.get("type") == "object" and "properties" in schema
             self._made[name] = self.model(schema, name) if is_model else self.hint(schema)

@@ -1,4 +1,4 @@
-"""The inputs of an experiment, read from its pydantic models: name, type, default, and what a value may hold."""
+"""The inputs of an experiment, read from its pydantic models: name, type, default, and possible values."""
 
 from dataclasses import dataclass
 from types import NoneType, UnionType
@@ -17,25 +17,25 @@ class InputKey:
     """As people write it: `int`, `list[float]`, `synthetic | file`."""
     required: bool
     default: Any
-    """As it would be written in a scenario; None where it is required."""
+    """As it would be written in a scenario; None if the key is required."""
     description: str
     variants: "list[Variant]"
-    """The models that its value may be or hold."""
+    """The models that its value may be or contain."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A model inside of an input."""
+    """A model inside an input."""
 
     kind: str
-    """The value of its `kind`; empty where it has none."""
+    """The value of its `kind`; empty if it has none."""
     above: str
-    """How its keys are reached from the name of the input: `.`, `[].` or `.*.`."""
+    """The text between the input's name and its keys: `.`, `[].`, or `.*.`."""
     fields: list[InputKey]
 
 
 def inputs_of(model: "type[BaseModel] | None", within: "tuple[type[BaseModel], ...]" = ()) -> list[InputKey]:
-    """The keys of a model; one that holds itself, however deep (`within`), is not opened again."""
+    """Return the keys of a model. A recursive model, at any depth (`within`), is not expanded again."""
     if model is None:
         return []
     return [
@@ -57,7 +57,8 @@ def _variant(model: "type[BaseModel]", above: str, within: "tuple[type[BaseModel
 
 
 def _models(annotation: Any, above: str = ".") -> "list[tuple[str, type[BaseModel]]]":
-    """The models that a value of this type may be or hold, and what stands between its name and their keys."""
+    """Return the models that a value of this type may be or contain, each with the text between its name and their
+    keys."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
         return [(above, annotation)]
@@ -80,7 +81,7 @@ def _written(default: Any) -> Any:
 
 
 def _type_text(annotation: Any) -> str:
-    """A type as people write it; validators and constraints left out."""
+    """Return a type as people write it, without validators and constraints."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type_text(parts[0])

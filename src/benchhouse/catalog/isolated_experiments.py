@@ -1,7 +1,7 @@
-"""Experiments that are installed only in an environment of their own: described there once, kept by its digest.
+"""Experiments that are installed only in an isolated environment: described there once, cached by its digest.
 
-The Python of that environment runs `python -m benchhouse.catalog.isolated_experiments`, which prints its content. Only
-this description is used here, to list, show and plan; nothing of the package is imported.
+The environment's Python runs `python -m benchhouse.catalog.isolated_experiments`, which prints the descriptions. Only
+these are used here, to list, show, and plan; nothing of the package is imported.
 """
 
 import json
@@ -17,25 +17,25 @@ from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.version import __version__
 
-_FORMAT = 1  # of a description: raised when it has other keys
+_FORMAT = 1  # of a description: increased when its keys change
 
 
 def kept(cache: Path, identity: str) -> list[Listed] | None:
-    """What the environment of that digest was found to hold; None where it was not yet looked at."""
+    """Return the cached content of the environment with that digest; None if it was not described yet."""
     record = _read(_file(cache, identity))
     return [Listed(**item) for item in record["items"]] if record else None
 
 
 def keep(cache: Path, identity: str, python: str, items: Sequence[Listed]) -> None:
-    """For every later look, of this process or another; `python` is there as long as the environment is."""
+    """Cache the content for later calls and processes; `python` exists as long as the environment does."""
     path = _file(cache, identity)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"python": python, "items": [asdict(item) for item in items]})
-    write_whole(path, text, durable=False)  # one that a power cut emptied is made again
+    write_whole(path, text, durable=False)  # a file that a power cut emptied is written again
 
 
 def all_descriptions(cache: Path) -> list[Listed]:
-    """All that is in environments which still exist; of two with one name and version, that looked at last."""
+    """Return everything in existing environments; for the same name and version, the latest description."""
     latest: dict[tuple[str, str], Listed] = {}
     files = [path for path in (cache / "described").glob("*.json") if path.name.endswith(_suffix())]
     for path in sorted(files, key=lambda path: path.stat().st_mtime_ns):
@@ -46,7 +46,7 @@ def all_descriptions(cache: Path) -> list[Listed]:
 
 
 def understand(printed: str, requirements: Sequence[str]) -> list[Listed]:
-    """What `main` printed in an environment with these requirements."""
+    """Parse what `main` printed in an environment with these requirements. Raise BenchError if that fails."""
     try:
         items = json.loads(printed.splitlines()[-1])
         return [replace(Listed(**item), environment=list(requirements)) for item in items]
@@ -55,7 +55,7 @@ def understand(printed: str, requirements: Sequence[str]) -> list[Listed]:
 
 
 def describe_here() -> list[Mapping[str, Any]]:
-    """All experiments of this environment that are not our own, with the schemas of their inputs."""
+    """Return all experiments of this environment that are not our own, with the schemas of their inputs."""
     theirs: list[EntryPointLine] = [
         item for item in entries("experiments") if item.distribution.lower() != "benchhouse"
     ]

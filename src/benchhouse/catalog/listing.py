@@ -1,7 +1,7 @@
-"""What is installed, described without importing it each time.
+"""List what is installed, without importing it each time.
 
-Describing an experiment means importing its module, which may be slow, broken or hang. So it happens in a
-forked process, and the description is cached until a file that it came from changes.
+Describing an experiment requires an import of its module, which may be slow, broken, or hang. It therefore happens in a
+forked process, and the description is cached until one of its files changes.
 """
 
 import functools
@@ -39,9 +39,10 @@ _OTHERS = 500  # descriptions that are kept for other processes
 
 @dataclass(frozen=True)
 class Listed:
-    """One installed experiment, or an entry point that could not be imported (`broken` says why).
+    """One installed experiment, or an entry point that could not be imported (`broken` has the reason).
 
-    Not a pydantic model: only our own cache is read into it, and `bench list` is done before pydantic is imported.
+    It is not a pydantic model: only our own cache is read into it, and `bench list` finishes before pydantic is
+    imported.
     """
 
     name: str
@@ -59,12 +60,14 @@ class Listed:
     broken: str | None = None
     bridge: str = ""  # "ado": it is one of ado's
     inputs: list[dict[str, Any]] = field(default_factory=list)  # of one of ado's, as ado describes properties
-    notes: list[str] = field(default_factory=list)  # what of its declaration has no effect here
-    environment: list[str] = field(default_factory=list)  # requirements of the isolated one that alone has it
-    declaration: dict[str, Any] = field(default_factory=dict)  # there: schemas of its inputs, digest of its code
+    notes: list[str] = field(default_factory=list)  # parts of its declaration without effect here
+    # requirements of the isolated environment, if only that has it
+    environment: list[str] = field(default_factory=list)
+    declaration: dict[str, Any] = field(default_factory=dict)  # then also: schemas of its inputs, digest of its code
 
     def code(self) -> "Experiment":
-        """What is planned with. One of ado's is made of its description: importing ado takes longer than planning."""
+        """Return the experiment for planning. One of ado's is made from its description, because importing ado takes
+        longer."""
         if self.bridge:
             from benchhouse.catalog.ado import declare
 
@@ -78,7 +81,7 @@ class Listed:
         return load(self.ref())
 
     def code_digest(self) -> str:
-        """Of its package's files: read here, or as they were read where it is installed."""
+        """Return the digest of its package's files, read here or where it is installed."""
         from benchhouse.catalog.loading import code_digest
 
         return str(self.declaration.get("code_digest") or code_digest(self.ref()))
@@ -94,7 +97,7 @@ _held: ContextVar[list[Listed] | None] = ContextVar("_held", default=None)
 
 @contextmanager
 def listed_once(folder: Path) -> Iterator[list[Listed]]:
-    """Inside, `list_experiments` looks no second time: for one command that plans hundreds of files."""
+    """Reuse one result of `list_experiments` inside the context, for a command that plans hundreds of files."""
     token = _held.set(list_experiments(folder))
     try:
         yield _held.get() or []
@@ -103,7 +106,7 @@ def listed_once(folder: Path) -> Iterator[list[Listed]]:
 
 
 def list_experiments(folder: Path) -> list[Listed]:
-    """All installed experiments, deprecated and broken ones included, sorted by name and version."""
+    """Return all installed experiments, including deprecated and broken ones, sorted by name and version."""
     if (held := _held.get()) is not None:
         return held
     path = folder / f"experiments-{digest([__version__, sys.prefix])[:12]}.json"
@@ -118,17 +121,17 @@ def list_experiments(folder: Path) -> list[Listed]:
         known |= {keys[entry]: record for entry, record in describe_apart(missing).items()}
         _write_cache(path, _worth_keeping(known, set(keys.values())))
     listed = [Listed(**item) for key in keys.values() for item in known[key]["items"]]
-    # Each experiment of a package once, though several of its entry points may have brought it in.
+    # List each experiment of a package once, although several of its entry points may offer it.
     once = {(item.name, item.version, item.object, item.distribution): item for item in listed}.values()
     return sorted(once, key=lambda item: (item.name, version_key(item.version), item.distribution))
 
 
 def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
-    """The one experiment of that name and version; without a version, the newest that is not deprecated."""
+    """Return the one experiment of that name and version; without a version, the newest that is not deprecated."""
     matches = [item for item in listed if item.name == name]
     if not matches:
         hint = guess_hint(name, sorted({item.name for item in listed}))
-        parts = name.split(".")  # what can't be loaded is listed by the name of its entry point
+        parts = name.split(".")  # broken experiments are listed by the name of their entry point
         for item in (item for item in listed if item.broken and item.name in parts):
             hint = f"'{item.name}' of {item.distribution} can't be loaded: {item.broken}; "
         raise NotFoundError(f"no experiment named '{name}' is installed", f"{hint}see: bench list experiments")
@@ -152,7 +155,7 @@ def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
 
 
 def _owners(claimants: Sequence[Listed]) -> list[str]:
-    """Their packages; with the place in it where one package claims it twice."""
+    """Return the packages, with the place in the package if one package offers the experiment twice."""
     packages = [f"{item.distribution} {item.distribution_version}" for item in claimants]
     if len(set(packages)) == len(packages):
         return packages
@@ -160,12 +163,12 @@ def _owners(claimants: Sequence[Listed]) -> list[str]:
 
 
 def serving(component: str, service: str, listed: Iterable[Listed]) -> list[str]:
-    """Names of the experiments that say they drive this component and service."""
+    """Return the names of the experiments that declare to drive this component and service."""
     return sorted({item.name for item in listed if item.component == component and service in item.services})
 
 
 def version_key(version: str) -> tuple[tuple[int, int | str], ...]:
-    """An order for versions of any scheme: numbers by value, words by alphabet, `1.0rc1` before `1.0`."""
+    """Return a sort key for versions of any scheme: numbers by value, words by alphabet, `1.0rc1` before `1.0`."""
     parts = re.findall(r"\d+|[A-Za-z]+", version)
     rank = {"dev": -1, "post": 2}
     ranked = [(3, int(part)) if part.isdigit() else (rank.get(part, 0), part) for part in parts]
@@ -173,7 +176,7 @@ def version_key(version: str) -> tuple[tuple[int, int | str], ...]:
 
 
 def _describe(entry: EntryPointLine, whole: bool = False) -> dict[str, Any]:
-    """What the cache keeps: the experiments behind one entry point, and the files that say so."""
+    """Return what the cache keeps: the experiments behind one entry point, and the files they depend on."""
     from benchhouse.catalog.loading import load_entry
 
     is_ado = entry.group in ADO
@@ -185,7 +188,7 @@ def _describe(entry: EntryPointLine, whole: bool = False) -> dict[str, Any]:
         reason = f"{type(error).__name__}: {error}"
         if is_ado and isinstance(error, ModuleNotFoundError) and error.name == "ado":
             reason = "ado is not installed: pip install 'benchhouse[ado]'"
-        # One of ado's is tried again when a package or its module changes: to try it means to import all of ado.
+        # ado's are tried again only when a package or its module changes, because that imports all of ado.
         return {"items": [_broken(entry, reason)], "files": {}} | ({} if is_ado else {"retry": True})
     items = items or [_broken(entry, "it holds no experiment")]
     return {"items": items, "files": _files_of(entry.object.partition(":")[0])}
@@ -203,7 +206,7 @@ def _digest_of_code(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _declaration(item: "Experiment") -> dict[str, Any]:
-    """What a process that can't import the experiment plans with, beside what is listed."""
+    """Return what a process that cannot import the experiment needs for planning, in addition to the listing."""
     from benchhouse.catalog.input_schemas import schema_of
 
     return {
@@ -251,9 +254,9 @@ def _broken(entry: EntryPointLine, reason: str | None) -> dict[str, Any]:
 
 
 def describe_apart(missing: Sequence[EntryPointLine], whole: bool = False) -> dict[EntryPointLine, dict[str, Any]]:
-    """Describe in a forked process; one that dies or hangs costs only the entry it was at.
+    """Describe entries in a forked process; a crash or hang affects only the current entry.
 
-    `whole` is with all that a process needs which can't import the experiments.
+    `whole` adds everything that a process needs if it cannot import the experiments.
     """
     described: dict[EntryPointLine, dict[str, Any]] = {}
     todo = list(missing)
@@ -269,7 +272,7 @@ def describe_apart(missing: Sequence[EntryPointLine], whole: bool = False) -> di
 
 
 def _fork_and_describe(todo: Sequence[EntryPointLine], whole: bool) -> tuple[list[bytes], str]:
-    """One line for each entry that could be described, and why there are no more of them."""
+    """Return one line per entry that could be described, and why there are no more."""
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -277,7 +280,8 @@ def _fork_and_describe(todo: Sequence[EntryPointLine], whole: bool) -> tuple[lis
     pid = os.fork()
     if pid == 0:
         try:
-            die_with_parent(signal.SIGKILL, parent)  # else an import that hangs, or a full pipe, would wait for ever
+            # otherwise an import that hangs, or a full pipe, would keep the process waiting forever
+            die_with_parent(signal.SIGKILL, parent)
             os.close(reader)
             silence = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1, 2):
@@ -285,7 +289,7 @@ def _fork_and_describe(todo: Sequence[EntryPointLine], whole: bool) -> tuple[lis
             sys.stdout = sys.stderr = open(silence, "w", closefd=False)  # noqa: SIM115 - they need not be 1 and 2
             for entry in todo:
                 os.write(writer, json.dumps(_describe(entry, whole)).encode() + b"\n")
-        finally:  # a fork: never back into the caller's code, nor to its atexit handlers, which the parent runs
+        finally:  # a fork must not return to the caller's code or run its atexit handlers, which are the parent's
             os._exit(0)
     os.close(writer)
     buffer, reason = b"", "its import ended the process"
@@ -313,7 +317,8 @@ def _fork_and_describe(todo: Sequence[EntryPointLine], whole: bool) -> tuple[lis
 
 
 def _files_of(module: str) -> dict[str, str]:
-    """The loaded files of the module's own package, with their stamps: editing any of them may change what it says."""
+    """Return the loaded files of the module's own package, with their stamps: editing any may change the
+    description."""
     top = module.partition(".")[0]
     loaded = [item for name, item in sys.modules.items() if name == top or name.startswith(f"{top}.")]
     paths = {path for item in loaded if isinstance(path := getattr(item, "__file__", None), str)}
@@ -334,7 +339,7 @@ def _stamp(path: str) -> str:
 
 
 def _key(entry: EntryPointLine) -> str:
-    """Changes whenever the description may: another version, interpreter or module file."""
+    """Return a key that changes whenever the description may: with the version, interpreter, or module file."""
     path = _module_file(entry.object.partition(":")[0])
     stamp = f"{path}:{_stamp(path)}" if path else ""
     known = f"{entry.distribution}=={entry.distribution_version}|{entry.name}={entry.object}|{sys.executable}|{stamp}"
@@ -342,7 +347,7 @@ def _key(entry: EntryPointLine) -> str:
 
 
 def _module_file(module: str) -> str | None:
-    """The file of a module, found by looking: importing a package just to find its file would defeat the cache."""
+    """Return the file of a module without importing it, because importing a package would defeat the cache."""
     relative = module.replace(".", "/")
     for folder in sys.path:
         for candidate in (f"{relative}/__init__.py", f"{relative}.py"):
@@ -353,9 +358,9 @@ def _module_file(module: str) -> str | None:
 
 
 def _worth_keeping(known: dict[str, Any], current: set[str]) -> dict[str, Any]:
-    """What is installed now, and the latest of what another process saw: ado, which asks us too, has another path.
+    """Return current descriptions, and the latest of other processes: ado, which calls this too, has another path.
 
-    An import that raises may succeed tomorrow and is cheap to try; one that hangs is not.
+    An import that raises is dropped, because it may succeed later and is cheap to retry; one that hangs is kept.
     """
     others = [key for key, record in known.items() if key not in current and isinstance(record, dict)]
     kept = [*others[-_OTHERS:], *current]
@@ -373,6 +378,6 @@ def _read_cache(path: Path) -> dict[str, Any]:
 def _write_cache(path: Path, content: dict[str, Any]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(content), durable=False)  # one that a power cut emptied is made again
+        write_whole(path, json.dumps(content), durable=False)  # a file that a power cut emptied is written again
     except OSError:
         return  # a read-only home only costs time

@@ -1,4 +1,4 @@
-"""From an entry point to Experiment objects: an Experiment, a list of them, a module, or a plain function."""
+"""Load Experiment objects from an entry point: an Experiment, a list of them, a module, or a plain function."""
 
 from contextlib import suppress
 from importlib import import_module
@@ -15,7 +15,8 @@ from benchhouse.schema.trial import ExperimentRef
 
 
 def experiments_of(loaded: Any, entry_name: str, distribution_version: str) -> list[Experiment]:
-    """The experiments behind one entry point; a plain function is named by the entry point (`name[@version]`)."""
+    """Return the experiments of one entry point; a plain function gets the name of the entry point
+    (`name[@version]`)."""
     if isinstance(loaded, Experiment):
         return [loaded]
     if isinstance(loaded, ModuleType):
@@ -29,7 +30,7 @@ def experiments_of(loaded: Any, entry_name: str, distribution_version: str) -> l
 
 
 def load(ref: ExperimentRef) -> Experiment:
-    """The code that `ref` names; anything but that name and version is refused, never run."""
+    """Return the experiment that `ref` names. Another name or version is refused, never run."""
     if ref.bridge:
         from benchhouse.catalog.ado_experiments import load_ado
 
@@ -44,7 +45,7 @@ def load(ref: ExperimentRef) -> Experiment:
 
 
 def preload(bridge: str) -> None:
-    """Import ado ahead: that takes longer than most experiments. A failure is reported when one is loaded."""
+    """Import ado early, because that takes longer than most experiments. A failure is reported at the first load."""
     if bridge:
         with suppress(Exception):
             import_module("ado.modules.actuators.custom_experiments")
@@ -55,9 +56,9 @@ def load_entry(entry: EntryPointLine) -> list[Experiment]:
 
 
 def code_digest(ref: ExperimentRef) -> str:
-    """Digest of the Python files of the package that holds the experiment: other code, other digest."""
+    """Return a digest of the Python files of the package that holds the experiment, which changes with the code."""
     top = ref.object.partition(":")[0].partition(".")[0]
-    spec = find_spec(top)  # of what is not imported too: it is read, not run
+    spec = find_spec(top)  # also for modules that are not imported: the files are read, not run
     if spec is not None and spec.submodule_search_locations is not None:
         files = sorted(
             (path.relative_to(root).as_posix(), path)

@@ -1,6 +1,6 @@
 """Logical benchmarks: `benchmarks/<id>.yaml` of a nexus, each answered by several experiments through bindings.
 
-Our own benchmark files may stand in the same folder; what says `logicalBenchmark:` is one of these.
+Our own benchmark files may be in the same folder; files with `logicalBenchmark:` are logical benchmarks.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,30 +44,31 @@ class Logical:
 
     @property
     def directions(self) -> dict[str, str]:
-        """Which way each metric improves, as far as the file says: `metadata: {directions: {METRIC: lower}}`."""
+        """The better direction of each metric, as far as the file states it: `metadata: {directions:
+        {METRIC: lower}}`."""
         directions: dict[str, str] = (self.file.logical_benchmark.metadata or {}).get("directions", {})
         return directions
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file that should hold a logical benchmark and does not."""
+    """A file that should hold a logical benchmark but does not."""
 
     path: str
     error: BenchError
-    logical: Logical | None = None  # where its shape is right, and only what it says is not
+    logical: Logical | None = None  # set if its structure is valid and only its content is not
 
 
 @dataclass(frozen=True)
 class LogicalResult:
-    """What a result of a bound experiment is of the logical benchmark: of which target, at which properties."""
+    """The place of a bound experiment's result in the logical benchmark: its target and its properties."""
 
     target: str
     properties: tuple[Any, ...]  # in the order of the file
 
 
 def read_logical(path: Path) -> Logical | Unreadable:
-    """Read one file. Every mistake that can be seen without the experiments is in `Unreadable`, with its place."""
+    """Read one file. Every mistake that is visible without the experiments is in `Unreadable`, with its place."""
     try:
         return _read(load_yaml(path), path.stem)
     except BenchError as error:
@@ -75,7 +76,7 @@ def read_logical(path: Path) -> Logical | Unreadable:
 
 
 def list_logical(*roots: Path) -> tuple[list[Logical], list[Unreadable]]:
-    """The logical benchmarks below these folders; a file that can't be read spoils none of the others."""
+    """Return the logical benchmarks below these folders, and the unreadable files separately."""
     good: list[Logical] = []
     broken: list[Unreadable] = []
     for root in dict.fromkeys(roots):
@@ -111,7 +112,7 @@ def find_logical(name: str, *roots: Path) -> Logical:
 
 
 def fits_version(wanted: str, found: str) -> bool:
-    """Whether a result of version `found` answers a binding to `asked`: of SemVer only MAJOR is identity."""
+    """Return whether a result of version `found` answers a binding to `wanted`: in SemVer, only MAJOR must match."""
     if not wanted or wanted == found:
         return True
     majors = [version.partition(".")[0] for version in (wanted, found)]
@@ -121,7 +122,7 @@ def fits_version(wanted: str, found: str) -> bool:
 def answer(
     logical: Logical, binding: Binding, target_name: str, target: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> LogicalResult | str | None:
-    """What an instance of the bound experiment answers; None where a filter leaves it out, else why it is nowhere."""
+    """Return the place of an instance of the bound experiment: None if a filter excludes it, or why it has none."""
     for fixed in binding.static_filters:
         if not same(look_up(fixed.property.identifier, target, parameters), fixed.value):
             return None
@@ -142,20 +143,20 @@ def answer(
 
 
 def mapped_input(binding: Binding, name: str) -> str:
-    """The experiment's input behind a property; what is not mapped has the same name there."""
+    """Return the experiment's input for a property; without a mapping, it has the same name."""
     pairs = ((item.benchmark, item.experiment) for item in binding.property_mapping)
     return next((theirs.identifier for ours, theirs in pairs if ours and theirs and ours.identifier == name), name)
 
 
 def mapped_metric(binding: Binding, name: str) -> str:
-    """The experiment's metric behind one of the benchmark; what is not mapped has the same name there."""
+    """Return the experiment's metric for one of the benchmark; without a mapping, it has the same name."""
     mapped = {item.benchmark.identifier: item.experiment.identifier for item in reversed(binding.metric_mapping)}
     metric = mapped.get(name, name)
     return metric if binding.experiment.actuator_identifier == OURS else metric_name(metric)
 
 
 def regions_of(binding: Binding, name: str) -> list[tuple[Any, list[Property]]]:
-    """The values of a property that stand for regions of the experiment's inputs, each with its predicate."""
+    """Return the values of a property that stand for regions of the experiment's inputs, each with its predicate."""
     return [
         (item.categorical_value.value, item.predicate or [])
         for item in binding.property_mapping
@@ -182,7 +183,7 @@ def _read(document: Document, stem: str) -> Logical | Unreadable:
 
 
 def by_experiment(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
-    """Bindings by the name of their experiment here."""
+    """Group bindings by the name of their experiment here."""
     grouped: dict[str, list[Binding]] = {}
     for binding in bindings:
         grouped.setdefault(binding.experiment.listed_name, []).append(binding)

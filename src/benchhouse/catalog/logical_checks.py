@@ -1,4 +1,4 @@
-"""What is wrong with a logical benchmark, by itself or with the experiments that its bindings name, in place."""
+"""Find mistakes in a logical benchmark, alone or together with the experiments of its bindings, with their places."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _TOP = "logicalBenchmark"
 
 
 def check_file(file: LogicalFile, document: Document, stem: str) -> list[Problem]:
-    """Every mistake that can be seen in the file alone; `stem` is its name without `.yaml`."""
+    """Return every mistake that is visible in the file alone; `stem` is its name without `.yaml`."""
     checks = _FileChecks(file, document)
     checks.check_benchmark(stem)
     for index, binding in enumerate(file.bindings):
@@ -67,7 +67,7 @@ class _FileChecks:
             self._known(item.benchmark.identifier, benchmark.metrics, "metric", (*at, "metricMapping", index))
 
     def check_overlap(self) -> None:
-        """A result that two bindings take would count twice."""
+        """Check that no two bindings take the same result, which would then count twice."""
         for (first, a), (second, b) in combinations(enumerate(self.file.bindings), 2):
             if _same_experiment(a, b) and _shared_metrics(a, b, self.file) and not _never_both(a, b):
                 message = f"takes results that bindings[{first}] takes too, and each would count twice"
@@ -117,13 +117,14 @@ class _FileChecks:
                 self._add((*here, "propertyDomain"), message, "a domain that holds it")
 
     def _check_categories(self, binding: Binding, at: Loc) -> None:
-        """A point that lies in the regions of two values of one property would be both."""
+        """Check that no point is in the regions of two values of one property."""
         regions = [(index, item) for index, item in enumerate(binding.property_mapping) if item.categorical_value]
         for (first, a), (second, b) in combinations(regions, 2):
             assert a.categorical_value and b.categorical_value
             if a.categorical_value.property != b.categorical_value.property:
                 continue
-            same_value = same(a.categorical_value.value, b.categorical_value.value)  # two regions of one value
+            # several regions of one value may overlap
+            same_value = same(a.categorical_value.value, b.categorical_value.value)
             if not same_value and not _boxes_apart(_box(a.predicate or []), _box(b.predicate or [])):
                 name, value = a.categorical_value.property.identifier, a.categorical_value.value
                 message = f"overlaps propertyMapping[{first}]: a point could be {quote(name)} {value!r} too"
@@ -179,7 +180,7 @@ def _same_experiment(a: Binding, b: Binding) -> bool:
 
 
 def _shared_metrics(a: Binding, b: Binding, file: LogicalFile) -> bool:
-    """Whether both answer one metric; one that maps none answers all."""
+    """Return whether both answer one metric; a binding without mapped metrics answers all."""
     every = set(file.logical_benchmark.metrics)
     mine, theirs = ({item.benchmark.identifier for item in side.metric_mapping} or every for side in (a, b))
     return bool(mine & theirs)
@@ -194,7 +195,7 @@ def _never_both(a: Binding, b: Binding) -> bool:
 
 
 def _alternatives(binding: Binding) -> Iterator[list[Box]]:
-    """What a point must satisfy to be taken: of each list, one region."""
+    """Yield what a point must satisfy to be taken: one region of each list."""
     yield [{item.property.identifier: PropertyDomain(values=[item.value]) for item in binding.static_filters}]
     regions: dict[str, list[Box]] = {}
     for item in binding.property_mapping:
@@ -213,7 +214,7 @@ def _boxes_apart(a: Box, b: Box) -> bool:
 
 @dataclass(frozen=True)
 class MetricFacts:
-    """What an experiment says of a metric."""
+    """The declaration of a metric by an experiment."""
 
     unit: str
     direction: str | None
@@ -221,7 +222,7 @@ class MetricFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of an installed experiment; None where it leaves that open."""
+    """The known facts of an installed experiment; None if it leaves them open."""
 
     inputs: frozenset[str] | None
     metrics: Mapping[str, MetricFacts] | None
@@ -231,7 +232,7 @@ STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "
 
 
 def split_stat(identifier: str, metrics: Iterable[str]) -> tuple[str, str]:
-    """Metric and statistic of `ttft.p99`; no statistic, or a metric that is called so: its value, or its mean."""
+    """Return the metric and statistic of `ttft.p99`. Without a statistic, or for a metric of that name, it is empty."""
     if identifier not in metrics:
         for stat in sorted(STATS, key=len, reverse=True):
             if identifier.endswith(f".{stat}"):
@@ -242,10 +243,10 @@ def split_stat(identifier: str, metrics: Iterable[str]) -> tuple[str, str]:
 def check_experiments(
     file: LogicalFile, document: Document, facts_of: Callable[[Binding], Facts | str], only: Binding | None = None
 ) -> list[Problem]:
-    """What doesn't fit the bound experiments; one that is not installed is a problem too.
+    """Return what does not fit the bound experiments; one that is not installed is a problem too.
 
-    `facts_of` tells of an experiment, or why nothing can be told. `only` looks at one binding, which runs without the
-    others: whether they agree is not asked then.
+    `facts_of` returns the facts of an experiment, or why there are none. `only` restricts the check to one binding,
+    which runs without the others; their agreement is then not checked.
     """
     problems: list[Problem] = []
     measured: dict[str, dict[str, MetricFacts]] = {}
@@ -285,7 +286,7 @@ def _check_inputs(binding: Binding, facts: Facts, document: Document, at: Loc) -
 
 
 def _has_input(name: str, inputs: frozenset[str]) -> bool:
-    """Whether the name, or the mapping that it leads into, is an input; `target.*` stands for any of a target's."""
+    """Return whether the name, or the mapping that contains it, is an input; `target.*` stands for any of a target."""
     if name.startswith("target."):
         return "target.*" in inputs or ".".join(name.split(".")[:2]) in inputs
     bare = name.removeprefix("workload.")
@@ -300,7 +301,7 @@ def _check_metrics(
     at: Loc,
     measured: dict[str, dict[str, MetricFacts]],
 ) -> Iterator[Problem]:
-    """Mapped metrics exist; those that exist are put into `measured`, by metric and experiment."""
+    """Check that mapped metrics exist, and add existing ones to `measured`, by metric and experiment."""
     if facts.metrics is None:
         return
     ours = binding.experiment.actuator_identifier == OURS
@@ -327,7 +328,7 @@ def _check_metrics(
 def _check_agreement(
     file: LogicalFile, document: Document, measured: Mapping[str, Mapping[str, MetricFacts]], *, complete: bool
 ) -> Iterator[Problem]:
-    """One unit and one direction a metric, whoever measures it; `complete` where every experiment could be asked."""
+    """Check that each metric has one unit and one direction; `complete` means that all experiments are known."""
     given = (file.logical_benchmark.metadata or {}).get("directions", {})
     for index, name in enumerate(file.logical_benchmark.metrics):
         at: Loc = ("logicalBenchmark", "metrics", index)

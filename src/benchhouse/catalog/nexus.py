@@ -1,11 +1,11 @@
-"""A nexus: packages that say which benchmarks are for which models, read from files in the published layout.
+"""A nexus: packages that state which benchmarks are for which models, read from files in the published layout.
 
     packages/<package>/nexus.yaml                                        the package, and the Python packages it needs
     packages/<package>/benchmark_instances/<name>/{space,benchmark,scenario}.yaml
-    packages/<package>/models/<model>/model.yaml                         the target of all that is below
+    packages/<package>/models/<model>/model.yaml                         the target of everything below
     packages/<package>/models/<model>/benchmark_instances/<name>/{space,scenario}.yaml
 
-What is broken spoils none of the others, and nothing outside of the nexus is read.
+Broken files do not affect the others, and nothing outside the nexus is read.
 """
 
 import os
@@ -36,7 +36,7 @@ _Read = TypeVar("_Read", bound=Model)
 
 @dataclass(frozen=True)
 class RequestedExperiment:
-    """An experiment that a benchmark asks for, and where in its file it does."""
+    """An experiment that a benchmark requests, and the position of the request in its file."""
 
     actuator: str
     name: str
@@ -46,13 +46,13 @@ class RequestedExperiment:
 
 @dataclass(frozen=True)
 class BenchmarkInstance:
-    """A folder of `benchmark_instances`: a space of ado's, or a benchmark or scenario of ours."""
+    """A folder of `benchmark_instances`: a space of ado, or a benchmark or scenario of ours."""
 
     name: str
     kind: Kind
     package: str
-    model: str  # the model's folder; empty: of the package
-    target: str  # the model's id; empty: of the package
+    model: str  # the model's folder; empty if it belongs to the package
+    target: str  # the model's id; empty if it belongs to the package
     document: Document
     experiments: tuple[RequestedExperiment, ...]
     uses: str = ""
@@ -77,7 +77,7 @@ class NexusModel:
 
 @dataclass(frozen=True)
 class Package:
-    """A folder of `packages`; `instances` are its own, those of its models are theirs."""
+    """A folder of `packages`; `instances` excludes those of its models."""
 
     name: str
     path: Path
@@ -92,24 +92,24 @@ class Package:
             yield from model.instances
 
     def registered(self) -> Iterator[tuple[str, Loc]]:
-        """The experiments that it says it uses, and where."""
+        """Yield the experiments that the package registers, and their positions."""
         for index, item in enumerate(self.entry.benchmark_packages):
             for number, name in enumerate(item.experiments):
                 yield name, ("package", "benchmark_packages", index, "experiments", number)
 
     def names(self, listed: str) -> bool:
-        """Whether it says that it uses the experiment of that name, with its actuator in front or without."""
+        """Return whether the package registers the experiment of that name, with or without its actuator in front."""
         return any(listed == name or listed.partition(".")[2] == name for name, _ in self.registered())
 
     def registers(self, reference: RequestedExperiment) -> bool:
-        """By its own name, as published, or with its actuator in front."""
+        """Return whether the experiment is registered, by its published name or with its actuator in front."""
         names = {reference.name, listed_name(reference.actuator, reference.name)}
         return any(name in names for name, _ in self.registered())
 
 
 @dataclass(frozen=True)
 class Nexus:
-    """All that could be read, sorted by name, and what could not."""
+    """Everything that could be read, sorted by name, and what could not."""
 
     root: Path
     packages: tuple[Package, ...]
@@ -124,26 +124,26 @@ class Nexus:
 
 
 def load_nexus(root: Path) -> Nexus:
-    """Every package of the nexus; one that can't be read is in `broken`, with file and line."""
+    """Return every package of the nexus. An unreadable one is in `broken`, with file and line."""
     reader = _NexusReader(root)
     return Nexus(root, tuple(reader.packages()), tuple(reader.broken))
 
 
 def load_registrations(root: Path) -> list[tuple[str, str]]:
-    """(package, experiment) of every nexus.yaml that can be read; quicker than all of the nexus."""
+    """Return (package, experiment) of every readable nexus.yaml, which is quicker than reading the whole nexus."""
     registrations = []
     for path in sorted(root.glob("packages/*/nexus.yaml")):
         try:
             read, _ = _load(path, NexusFile, root / "packages")
         except BenchError:
-            continue  # `bench packages validate` tells
+            continue  # `bench packages validate` reports it
         packages = read.package.benchmark_packages
         registrations += [(read.package.name, name) for item in packages for name in item.experiments]
     return registrations
 
 
 def target_inputs(root: Path) -> dict[str, str]:
-    """Experiment -> the input that is the target, as bindings of logical benchmarks say; broken files are skipped."""
+    """Return the target input of each experiment in bindings of logical benchmarks; broken files are skipped."""
     inputs: dict[str, str] = {}
     for path in sorted((root / "benchmarks").glob("*.yaml")):
         try:
@@ -157,8 +157,9 @@ def target_inputs(root: Path) -> dict[str, str]:
 
 
 def model_of(folder: Path) -> tuple[ModelEntry, Document]:
-    """The model that owns the benchmark in `folder`, which is `.../models/<model>/benchmark_instances/<name>`."""
-    home = folder if len(folder.parts) > 2 else folder.absolute()  # as it was given, for messages
+    """Return the model that owns the benchmark in `folder`, which is
+    `.../models/<model>/benchmark_instances/<name>`."""
+    home = folder if len(folder.parts) > 2 else folder.absolute()  # the path as given, for messages
     document = load_yaml(home.parents[1] / "model.yaml")
     return validated(document, ModelFile).model, document
 
@@ -234,7 +235,7 @@ class _NexusReader:
         return BenchmarkInstance(path.name, kind, package.name, model, target, document, experiments, uses, space)
 
     def _folders(self, folder: Path, boundary: Path, package: str) -> Iterator[Path]:
-        """Folders in `folder` by name; one that leads out of `boundary`, or can't be a name, is broken."""
+        """Yield the folders in `folder` by name. One that leads out of `boundary` or has an invalid name is broken."""
         try:
             refuse_leaving(folder, boundary)
             names = sorted(item.name for item in os.scandir(folder) if item.is_dir())
@@ -262,7 +263,7 @@ class _NexusReader:
 
 
 def refuse_leaving(path: Path, boundary: Path) -> None:
-    """A link that leads out of `boundary` is refused: whoever writes a package must not show files of others."""
+    """Raise BenchError for a link that leads out of `boundary`, so that a package cannot expose files of others."""
     if not path.resolve().is_relative_to(boundary.resolve()):
         message = f"{path} is a link that leads out of {boundary}: to {quote(str(path.resolve()))}"
         raise BenchError(message, "put a copy there instead of the link")
@@ -278,7 +279,7 @@ def _of_space(space: AdoSpace) -> tuple[RequestedExperiment, ...]:
 
 
 def _of_ours(document: Document) -> tuple[tuple[RequestedExperiment, ...], str]:
-    """What a benchmark or scenario of ours runs: an experiment, or a benchmark by name."""
+    """Return what a benchmark or scenario of ours runs: an experiment, or the name of a benchmark."""
     name, version, uses = (document.data.get(key) for key in ("experiment", "version", "uses"))
     experiments = (
         (RequestedExperiment(OURS, name, str(version or ""), ("experiment",)),) if isinstance(name, str) else ()
@@ -287,7 +288,7 @@ def _of_ours(document: Document) -> tuple[tuple[RequestedExperiment, ...], str]:
 
 
 def _check_benchmark(document: Document, folder: str, models_package: str) -> None:
-    """`models_package` is given where the folder is of one of its models."""
+    """Check a benchmark. `models_package` is set if the folder belongs to one of that package's models."""
     benchmark = validated(document, Benchmark)
     problems: list[Problem] = []
     if models_package:

@@ -1,4 +1,4 @@
-"""What the Python packages of a nexus package are: names of an index, URLs, or folders of the nexus itself."""
+"""The Python packages that a nexus package needs: names of an index, URLs, or folders of the nexus itself."""
 
 import re
 import tomllib
@@ -18,27 +18,28 @@ _SCHEMES = ("git+", "http://", "https://", "file://", "ssh://")
 
 @dataclass(frozen=True)
 class Requirement:
-    """One `requirement_specifier`: `text` is a line that an installer takes."""
+    """One `requirement_specifier`; `text` is a line for an installer."""
 
     kind: Literal["index", "url", "path"]
     text: str
-    name: str  # of the distribution; empty: only its source tells
+    name: str  # of the distribution; empty if only its source states it
     document: Document
     loc: Loc
     project: Path | None = None  # the pyproject.toml of a folder
 
     @property
     def number(self) -> int:
-        """Which of the package's requirements it is, from 0."""
+        """Its number among the package's requirements, from 0."""
         return int(self.loc[2])
 
     @property
     def place(self) -> str:
-        """`file:line` of the nexus.yaml that asks for it."""
+        """`file:line` in the nexus.yaml that requests it."""
         return f"{self.document.path}:{self.document.position(self.loc)[0]}"
 
     def wants(self, distribution: str) -> tuple[str, str] | None:
-        """What it asks of another distribution, and at which `file:line`, where its own files say so."""
+        """Return its requirement for another distribution, and the `file:line`, if its own files state one; otherwise
+        None."""
         if normal_name(self.name) == distribution and self.kind == "index":
             return self.text, self.place
         for number, line in enumerate(self.project.read_text().splitlines() if self.project else (), 1):
@@ -50,18 +51,18 @@ class Requirement:
 
 
 def normal_name(name: str) -> str:
-    """As indexes compare names."""
+    """Return a name in the form in which indexes compare names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def index_name(text: str) -> str:
-    """The name of a requirement that says one, as indexes compare names; else nothing."""
+    """Return the normalized name of a requirement; empty if it states none."""
     match = _NAMED.fullmatch(text.partition(" @ ")[0].strip())
     return normal_name(match[1]) if match and not text.startswith((".", "/", *_SCHEMES)) else ""
 
 
 def requirements(package: Package, root: Path) -> tuple[list[Requirement], list[Problem]]:
-    """All of a package, and what is wrong with others: none may be an option, or lead out of the nexus."""
+    """Return a package's valid requirements, and what is wrong with others: options and paths out of the nexus."""
     good, problems = list[Requirement](), list[Problem]()
     for index, item in enumerate(package.entry.benchmark_packages):
         loc: Loc = ("package", "benchmark_packages", index, "requirement_specifier")

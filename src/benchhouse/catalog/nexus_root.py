@@ -1,4 +1,4 @@
-"""Where the nexus is. Apart from its reader: `bench list` looks for one before anything slow is imported."""
+"""Find the nexus. Separate from its reader, because `bench list` needs it before any slow import."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,12 +7,12 @@ from benchhouse.schema.errors import BenchError
 
 
 def is_nexus(folder: Path) -> bool:
-    """Whether packages are in it: a folder called `packages` alone may be anybody's."""
+    """Return whether the folder contains packages of a nexus; a folder named `packages` alone is not conclusive."""
     return any(folder.glob("packages/*/nexus.yaml"))
 
 
 def holds_models_benchmark(folder: Path) -> bool:
-    """Whether it is `packages/<package>/models/<model>/benchmark_instances/<name>`."""
+    """Return whether the folder is `packages/<package>/models/<model>/benchmark_instances/<name>`."""
     match [item.name for item in folder.absolute().parents][:5]:
         case ["benchmark_instances", _, "models", _, "packages"]:
             return True
@@ -20,7 +20,8 @@ def holds_models_benchmark(folder: Path) -> bool:
 
 
 def find_nexus(given: str | Path | None, environ: Mapping[str, str], *starts: Path) -> Path | None:
-    """The root as said (`--nexus`, $BENCH_NEXUS), else the nearest at or above one of `starts`; None: there is none."""
+    """Return the root as given (`--nexus`, $BENCH_NEXUS), otherwise the nearest at or above `starts`; None if there is
+    none."""
     if named := given or environ.get("BENCH_NEXUS"):
         root = Path(named)
         if not (root / "packages").is_dir():

@@ -1,4 +1,4 @@
-"""Whether requirements bring a distribution: by name, by what is in a local package, or as a dependency."""
+"""Check whether requirements provide a distribution: by name, inside a local package, or as a dependency."""
 
 import re
 import tomllib
@@ -13,10 +13,10 @@ _ARCHIVE = re.compile(r"(?P<name>[A-Za-z0-9][\w.]*(?:-[A-Za-z][\w.]*)*)-\d.*\.(?
 
 
 def brings(requirements: Iterable[str], wanted: str, module: str) -> bool | None:
-    """Whether one of them is, contains or depends on the distribution `wanted`; None: only an installer could tell.
+    """Return whether one of them is, contains, or depends on `wanted`; None if only an installer could determine it.
 
-    A local wheel that has the top-level `module` counts, whatever it is called. What a requirement depends on is known
-    where it is installed here.
+    A local wheel with the top-level `module` counts, whatever its name. The dependencies of a requirement are known if
+    it is installed here.
     """
     unknown = False
     for requirement in requirements:
@@ -29,7 +29,7 @@ def brings(requirements: Iterable[str], wanted: str, module: str) -> bool | None
 
 
 def source_of(name: str) -> str:
-    """What to write for an installed distribution: the folder or file that it came from, else name and version."""
+    """Return a requirement for an installed distribution: its source folder or file, otherwise name and version."""
     try:
         package = distribution(name)
     except PackageNotFoundError:
@@ -39,7 +39,7 @@ def source_of(name: str) -> str:
 
 
 def _name(requirement: str) -> str | None:
-    """As indexes compare names; None where only the source tells."""
+    """Return the normalized name; None if only the source states it."""
     path = Path(requirement.partition("[")[0].strip())
     if match := _ARCHIVE.fullmatch(path.name.partition("#")[0]):
         return normal_name(match["name"])

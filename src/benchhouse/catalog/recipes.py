@@ -1,4 +1,4 @@
-"""Recipes: those of packages by entry point, and YAML files, of `recipes/` in a workspace or named by their path."""
+"""Find recipes: of packages by entry point, and YAML files in `recipes/` of a workspace or given by their path."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ class FoundRecipe:
 
 
 def load_recipe(path: Path) -> Recipe:
-    """A recipe from its file; every mistake is raised with its place."""
+    """Return a recipe from its file. Raise every mistake with its place."""
     return validated(load_yaml(path), Recipe)
 
 
 def find_recipe(name: str, *folders: Path) -> FoundRecipe:
-    """By its file, or by its name: a file of `folders` stands before a package."""
+    """Return a recipe by its file or its name; a file of `folders` has precedence over a package."""
     if name.endswith(_SUFFIXES) or "/" in name:
         path = next((path for path in (folder / name for folder in (Path(), *folders)) if path.is_file()), Path(name))
         return FoundRecipe(load_recipe(path), str(path.absolute()))
@@ -42,7 +42,7 @@ def find_recipe(name: str, *folders: Path) -> FoundRecipe:
 
 
 def list_recipes(*folders: Path) -> tuple[list[FoundRecipe], list[BenchError]]:
-    """All that can be found by name, and what is wrong with those that can't be read."""
+    """Return all recipes that can be found by name, and the errors of those that cannot be read."""
     recipes: dict[str, FoundRecipe] = {}
     broken: list[BenchError] = []
     names = [path.stem for path in _files(folders)] + [entry.name for entry in entries("recipes")]
@@ -55,13 +55,14 @@ def list_recipes(*folders: Path) -> tuple[list[FoundRecipe], list[BenchError]]:
 
 
 def _files(folders: tuple[Path, ...]) -> list[Path]:
-    """An empty one does not count: a shell makes it before `bench servers show NAME > recipes/NAME.yaml` begins."""
+    """Return non-empty files: a shell creates an empty one before `bench servers show NAME >
+    recipes/NAME.yaml` starts."""
     paths = [path for folder in folders for path in sorted(folder.glob("*")) if path.suffix in _SUFFIXES]
     return [path for path in paths if path.is_file() and path.stat().st_size]
 
 
 def parameter_faults(recipe: Recipe, given: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Parameters that the recipe does not have, and those that it needs and are not given, each with the message."""
+    """Yield unknown parameters, and required ones that are not given, each with the message."""
     for name in given:
         if name not in (*recipe.parameters, "program"):
             yield name, f"the recipe {recipe.name} has no parameter '{name}'"

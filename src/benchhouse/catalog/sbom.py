@@ -1,4 +1,4 @@
-"""The parts list of a package as CycloneDX JSON 1.6."""
+"""The software bill of materials of a package as CycloneDX JSON 1.6."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from benchhouse.schema.packages import PackageComponent
 
 
 def sbom(subject: str, components: Sequence[PackageComponent]) -> str:
-    """The text of the file."""
+    """Return the text of the file."""
     try:
         from cyclonedx.model.bom import Bom
         from cyclonedx.model.component import Component, ComponentType

@@ -40,7 +40,7 @@ class Fio:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         moved = _understand(report, completed)
         measured = job.duration_s / (job.duration_s + job.warmup_s) if job.duration_s else 1.0
-        # assumed to be evenly spread, because fio does not separate the warm-up
+        # assumed to be evenly spread, for lack of better data
         moved.user_s = (after.ru_utime - before.ru_utime) * measured
         moved.cpu_s = moved.user_s + (after.ru_stime - before.ru_stime) * measured
         if not job.warmup_s:  # otherwise the share of the warm-up is unknown

@@ -1,8 +1,7 @@
 """Driver `weaviate`: a Weaviate server at an address, `http://[key@]host:8080?grpc=50051`.
 
 It has never run against a server, because no package installs one. Its requests are compared byte by byte with those of
-the vendor's Python client, whose messages it uses. That client retries a dead server for a minute, even if nobody wants
-that.
+the vendor's Python client, whose messages it uses. That client retries a dead server for a minute on its own.
 """
 
 import json

@@ -42,7 +42,7 @@ def run_spark_slot(line: str) -> str:
 
 
 def _had_begun(folder: str) -> bool:
-    """Return whether this slot began before. Dask and Spark run a lost worker's task again, without a setting for it."""
+    """Return whether this slot began before. Dask and Spark rerun a lost worker's task, without a setting for it."""
     try:
         (Path(folder) / "begun").touch(exist_ok=False)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Recipes: servers as declarations, one file each, found by entry point (`benchhouse.recipes`).
+"""Recipes: declarations of servers, one file each, found by entry point (`benchhouse.recipes`).
 
-In: the place of a program. Out: a `Recipe`, which the worker turns into a running Service for a trial.
+The input is the place of a program; the output is a `Recipe`, which the worker turns into a running server for a trial.
 """

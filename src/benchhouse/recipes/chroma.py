@@ -1,4 +1,4 @@
-"""Chroma as a server: `chroma run`, on a folder of the trial's own."""
+"""Chroma as a server: `chroma run`, in a folder of the trial's own."""
 
 from benchhouse.schema.recipe import Ready, Recipe
 

@@ -1,10 +1,10 @@
-"""llama.cpp's OpenAI-compatible server: small, quick to start, and content with a CPU."""
+"""llama.cpp's OpenAI-compatible server: small, quick to start, and usable without a GPU."""
 
 from shlex import split
 
 from benchhouse.schema.recipe import Ready, Recipe
 
-# The wheel has the server as a library and no command; only the start is ours.
+# The wheel has the server as a library and no command, so this script starts it.
 _SERVE = """
 import sys
 import time

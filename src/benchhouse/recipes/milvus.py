@@ -1,4 +1,4 @@
-"""Milvus itself, standalone: its own log, embedded etcd and local storage, in one process."""
+"""Milvus itself, standalone: its own log, embedded etcd, and local storage, in one process."""
 
 from benchhouse.schema.recipe import Ready, Recipe
 

@@ -1,4 +1,4 @@
-"""Prometheus's node exporter, with a folder of text files to tell."""
+"""Prometheus's node exporter, which also exports the text files in a folder."""
 
 from shlex import split
 

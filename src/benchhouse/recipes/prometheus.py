@@ -1,4 +1,4 @@
-"""Prometheus, with what it is to scrape."""
+"""Prometheus with the targets to scrape."""
 
 from shlex import split
 

@@ -12,8 +12,8 @@ _IDENTITIES = """{"identities": [{
 """
 _PORTS = ("port", "port_grpc", "master", "master_grpc", "volume", "volume_grpc", "filer", "filer_grpc")
 
-# Its sockets are left in /tmp (below {folder} their names may be too long for a socket), and asked to end it takes
-# 15 s to put in order what is thrown away right after.
+# SeaweedFS leaves its sockets in /tmp, so remove them; below {folder}, their names may be too long. It is killed
+# because an orderly stop takes 15 s to clean up data that is deleted right afterward.
 _RUN = """
 "$@" & server=$!
 trap 'kill -KILL $server' TERM INT HUP
@@ -45,7 +45,7 @@ RECIPE = Recipe(
         "-s3 -s3.port={port} -s3.port.grpc={port_grpc} -s3.config={folder}/s3.json -s3.domainName={host},localhost "
         "-s3.autoCreateBucket=false -s3.allowDeleteBucketNotEmpty=false -s3.port.iceberg=0 -s3.port.lance=0"
     ),
-    # It takes those of its environment for an administrator's: the user's own must not be among them.
+    # It uses these variables as administrator credentials, so they must not be the user's own.
     environment={"AWS_ACCESS_KEY_ID": "benchhouse", "AWS_SECRET_ACCESS_KEY": "{secret}"},
     endpoint="http://benchhouse:{secret}@{host}:{port}",
     ready=Ready(kind="http", url="http://{host}:{port}/healthz"),

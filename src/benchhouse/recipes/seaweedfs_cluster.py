@@ -1,4 +1,4 @@
-"""SeaweedFS on several nodes of a batch job: the whole server on the first one, a volume server on each other."""
+"""SeaweedFS on several nodes of a batch job: the complete server on the first node, a volume server on each other."""
 
 from shlex import split
 
@@ -19,7 +19,7 @@ RECIPE = ALONE.model_copy(
                 "-max=0 -preStopSeconds=0 -master={head}:{head_master}.{head_master_grpc}"
             ),
         ),
-        # 406 as long as too few volume servers have joined.
+        # The answer is 406 while too few volume servers have joined.
         "ready": Ready(kind="http", url="http://{host}:{master}/dir/assign"),
     }
 )

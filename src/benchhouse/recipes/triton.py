@@ -1,4 +1,4 @@
-"""NVIDIA Triton Inference Server on a folder of models."""
+"""NVIDIA Triton Inference Server for a folder of models."""
 
 from shlex import split
 
@@ -17,7 +17,7 @@ RECIPE = Recipe(
     binds=("{models}:{models}",),
     command=split(
         "{program} --model-repository={models} --backend-directory={backends} "
-        "--backend-config=python,shm-region-prefix-name=t{port}_ "  # servers side by side
+        "--backend-config=python,shm-region-prefix-name=t{port}_ "  # so that several servers can run on one machine
         "--http-address={host} --http-port={port} --grpc-address={host} --grpc-port={grpc} "
         "--metrics-address={host} --metrics-port={metrics_port} --exit-timeout-secs=3"
     ),

@@ -27,7 +27,7 @@ RECIPE = Recipe(
         "--max-model-len={max_model_len} --max-num-seqs={max_num_seqs} --dtype={dtype} "
         "--tensor-parallel-size={tensor_parallel_size}"
     ),
-    resources=Resources(gpus=1, cpus=4),  # of a batch job; --gpus 0 for a build without CUDA
+    resources=Resources(gpus=1, cpus=4),  # of a batch job; use --gpus 0 for a build without CUDA
     environment={"VLLM_NO_USAGE_STATS": "1"},
     endpoint="http://{host}:{port}",
     metrics="http://{host}:{port}/metrics",

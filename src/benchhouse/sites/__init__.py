@@ -1,4 +1,4 @@
-"""What a machine or cluster is like: site profiles, probes of the node we are on, and where things lie on it.
+"""What a machine or cluster provides: site profiles, probes of this node, and the places of files on it.
 
-Names and environment variables go in; `Site` profiles, findings and paths come out.
+The input is names and environment variables; the output is `Site` profiles, findings, and paths.
 """

@@ -1,4 +1,4 @@
-"""Programs of the machine that are asked a question: with a time limit, and no answer is an answer."""
+"""Run programs of the machine to read facts, with a time limit; a missing answer is a valid result."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ LIMIT_S = 5.0
 
 
 def ask(command: Sequence[str], *, good: Sequence[int] = (0,), limit_s: float | None = None) -> str | None:
-    """What it prints; None where there is no such program, it fails, or it takes too long. It never waits for input."""
+    """Return what a command prints, or None if it is missing, fails, or takes too long. It gets no input."""
     if shutil.which(command[0]) is None:
         return None
     try:
@@ -28,5 +28,5 @@ def ask(command: Sequence[str], *, good: Sequence[int] = (0,), limit_s: float | 
 
 
 def installed(*names: str) -> str | None:
-    """The path of the first of these programs that is there."""
+    """Return the path of the first of these programs that is installed, or None."""
     return next((path for name in names if (path := shutil.which(name))), None)

@@ -1,7 +1,7 @@
-"""Which program enters containers: on this node, and on a compute node, where a short job looks.
+"""Find the program that runs containers: on this node, or on a compute node, by a short job.
 
-The site's modules and variables are set first, as in every job. An answer is the program's version, empty where there
-is none, None where nobody answered.
+The site's modules and variables are set first, as in every job. The result is the program's version, an empty string if
+there is no program, or None if there was no answer.
 """
 
 import shlex
@@ -21,7 +21,7 @@ def on_this_node(site: Site) -> str | None:
 
 
 def on_compute_node(site: Site, probed: Mapping[str, Any]) -> str | None:
-    """`probed` is what was found out of Slurm, for what the site does not say."""
+    """Return the version on a compute node. `probed` has the Slurm facts for settings that the site leaves out."""
     flags = [f"--immediate={NODE_S}", "--time=1", "--ntasks=1", "--job-name=bench-site-check", "--input=none"]
     wanted = {name: getattr(site.slurm, name) or probed.get(name) for name in ("partition", "account", "qos")}
     flags += [*(f"--{name}={value}" for name, value in wanted.items() if value), *site.slurm.flags]
@@ -31,10 +31,10 @@ def on_compute_node(site: Site, probed: Mapping[str, Any]) -> str | None:
 def _shell(site: Site) -> list[str]:
     load = [f"module load {shlex.join(site.modules)} >/dev/null 2>&1"] if site.modules else []
     variables = [f"export {name}={shlex.quote(value)}" for name, value in site.environment.items()]
-    login = ["-l"] if site.modules else []  # such a shell knows `module`
+    login = ["-l"] if site.modules else []  # a login shell knows `module`
     return ["bash", *login, "-c", "\n".join([*load, *variables, _LOOK])]
 
 
 def _answer(printed: str | None) -> str | None:
-    """The last line: a login shell may greet."""
+    """Return the last line, because a login shell may print a greeting."""
     return printed if printed is None else printed.strip().rpartition("\n")[2]

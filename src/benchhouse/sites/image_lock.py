@@ -1,4 +1,4 @@
-"""The lock of a workspace's images, `images.lock.yaml`: read by whoever starts servers, changed by `image_pins`."""
+"""The lock of a workspace's images, `images.lock.yaml`: read to start servers, changed by `image_pins`."""
 
 import fcntl
 import os
@@ -17,13 +17,13 @@ _HEAD = "# What each image of a registry stands for here; written by `bench imag
 
 
 def read_lock(path: Path) -> ImageLock:
-    """An empty one where there is none; every mistake is raised with its place."""
+    """Return the lock, empty without a file. Raise every mistake with its place."""
     return validated(load_yaml(path), ImageLock) if path.is_file() else ImageLock.model_construct(images={})
 
 
 @contextmanager
 def changing(path: Path) -> Iterator[dict[str, Pin]]:
-    """The pins, to be changed; one process at a time, and written whole or not at all."""
+    """Yield the pins for changes by one process at a time; the file is written completely or not at all."""
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which digests images of registries have: asked, written into the workspace's lock, and compared with it."""
+"""Read the digests of registry images, write them into the workspace's lock, and compare them with it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,15 +25,16 @@ class PinnedReference:
     reference: str
     """NAME:TAG."""
     digest: str
-    """sha256:... that it is pinned to; empty: to none."""
+    """The pinned digest, sha256:...; empty if it is not pinned."""
     state: Literal["pinned", "kept", "updated", "unchanged", "moved", "failed"]
-    """pinned: anew; kept: as it was; updated: to what the tag is now; unchanged, moved: checked; failed: `message`."""
+    """pinned: newly; kept: unchanged; updated: to the tag's current digest; unchanged, moved: results of a check;
+    failed: see `message`."""
     current: str = ""
-    """moved: what the tag is now."""
+    """moved: the tag's current digest."""
     source: str = ""
-    """Registry that said so, `recipe` for a digest that a recipe has, `given` for one that somebody gave."""
+    """The registry that reported it, `recipe` for a recipe's digest, `given` for one that a user gave."""
     pinned: str = ""
-    """When, UTC."""
+    """Time of the pin, UTC."""
     message: str = ""
     hint: str = ""
 
@@ -46,9 +47,9 @@ def pin(
     *,
     update: bool = False,
 ) -> list[PinnedReference]:
-    """Write down what each stands for; one that is in the lock, or `known`, is asked for only to `update` it.
+    """Pin each reference. Those in the lock or in `known` are requested from registries only to `update` them.
 
-    One whose registry does not say stays as it was. Nothing is written where nothing is new.
+    If a registry does not answer, the pin stays unchanged. Nothing is written if nothing is new.
     """
     before, ask = {**known, **read_lock(path).images}, _Asking(note, _TO_PIN)
     results = [_pinned(reference, before.get(reference.tagged), ask, update) for reference in references]
@@ -78,7 +79,7 @@ def _told(key: str, pin: Pin, state: Literal["pinned", "kept", "updated"]) -> Pi
 
 
 def check(references: Sequence[ImageReference], note: Callable[[str], None]) -> list[PinnedReference]:
-    """Whether each tag is still the digest that it is pinned to; asks the registries, writes nothing."""
+    """Check with the registries whether each tag still has its pinned digest; write nothing."""
     ask = _Asking(note, _TO_CHECK)
     return [_check_one(reference, ask) for reference in references]
 
@@ -93,7 +94,7 @@ def _check_one(reference: ImageReference, ask: "_Asking") -> PinnedReference:
 
 
 class _Asking:
-    """Asks registries; one that was silent is not asked again."""
+    """Requests digests from registries; one that did not answer is not requested again."""
 
     def __init__(self, note: Callable[[str], None], offline: str) -> None:
         self._note, self._offline, self._silent = note, offline, dict[str, RegistrySilent]()

@@ -1,4 +1,4 @@
-"""Container images: pulled or built on a login node, pinned in a record beside them, and checked again."""
+"""Container images: pulled or built on a login node, pinned in a record next to them, and verified later."""
 
 import fcntl
 import getpass
@@ -48,7 +48,8 @@ def pull(
     lock: ImageLock = ImageLock(),  # noqa: B008 - frozen
     note: Callable[[str], None] = print,
 ) -> PinnedImage:
-    """Pull an image from a registry, by digest; a tag stands for what the lock says, else for what it is now."""
+    """Pull an image from a registry by digest. The lock resolves a tag; without an entry, its current
+    digest is used."""
     _refuse_in_job("pulled")
     if "://" in source.removeprefix("docker://"):
         raise BenchError(f"{source!r} is not docker://NAME", "other sources: bench images add FILE.sif")
@@ -70,7 +71,7 @@ def build(site: Site, definition: Path, name: str = "", licence: str = "") -> Pi
 
 
 def add(path: Path, licence: str = "") -> PinnedImage:
-    """Pin a .sif file that is there, where it is, as it is now."""
+    """Pin an existing .sif file in its place, in its current state."""
     path = path.absolute()
     if path.suffix != ".sif" or not path.is_file():
         raise BenchError(f"there is no .sif file {path}", "give the path of an existing Apptainer image")
@@ -82,7 +83,7 @@ def add(path: Path, licence: str = "") -> PinnedImage:
     with _record(path.parent) as record:
         before = record.get(path.name)
         image = _described(path, str(path), "", licence, program)
-        if before and before.sha256 == image.sha256:  # where it came from is still true
+        if before and before.sha256 == image.sha256:  # its origin is still correct
             origin = {"source": before.source, "source_digest": before.source_digest}
             image = image.model_copy(update={**origin, "licence": image.licence or before.licence})
         record[path.name] = image
@@ -90,14 +91,14 @@ def add(path: Path, licence: str = "") -> PinnedImage:
 
 
 def images(site: Site) -> list[PinnedImage]:
-    """Those in the record of the site's folder, by name."""
+    """Return the images in the record of the site's folder, by name."""
     folder = places.images(site)
     pinned = [PinnedImage(folder / name, image) for name, image in sorted(read_images(folder).images.items())]
     return [item if item.path.is_file() else replace(item, state="gone") for item in pinned]
 
 
 def verify(site: Site) -> list[PinnedImage]:
-    """The same after reading every byte of every image again."""
+    """Return the images after reading every byte of every image again."""
     pinned = images(site)
     for number, item in enumerate(pinned):
         if item.state != "gone":
@@ -115,7 +116,7 @@ def _refuse_in_job(what: str) -> None:
 
 
 def _make(folder: Path, name: str, source: str, digest: str, licence: str, verb: list[str]) -> PinnedImage:
-    """Let Apptainer write the file under a temporary name; it gets its own when it is whole, and then its record."""
+    """Let Apptainer write the file under a temporary name. Rename and record it when it is complete."""
     name = _checked_name(name if name.endswith(".sif") else f"{name}.sif")
     program = shutil.which("apptainer") or shutil.which("singularity")
     if program is None:
@@ -160,7 +161,7 @@ def _described(path: Path, source: str, digest: str, licence: str, program: str 
 
 
 def _inspect(program: str | None, path: Path) -> tuple[str, str]:
-    """The licence, as the image's own labels say, and the version of Apptainer."""
+    """Return the license from the image's own labels, and the version of Apptainer."""
     if program is None:
         return "", ""
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
@@ -181,7 +182,7 @@ def _checked_name(name: str) -> str:
 
 @contextmanager
 def _record(folder: Path) -> Iterator[dict[str, Image]]:
-    """The record of a folder, to be changed; one process at a time, and written whole or not at all."""
+    """Yield the record of a folder for changes by one process at a time; it is written completely or not at all."""
     try:
         with (folder / f".{RECORD}.lock").open("w") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
@@ -193,7 +194,7 @@ def _record(folder: Path) -> Iterator[dict[str, Image]]:
 
 
 def _exact(source: str, lock: ImageLock, note: Callable[[str], None]) -> ImageReference:
-    """With its digest."""
+    """Return the reference with its digest."""
     try:
         reference = parse_reference(source)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What objects of Kubernetes say to a site engineer: quotas left, limits, volumes, nodes, queues. Pure."""
+"""Summarize objects of Kubernetes for a site engineer: remaining quotas, limits, volumes, nodes, queues. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def _show(resource: str, amount: float) -> str:
 
 
 def quota_finding(quota: Object) -> SiteFinding:
-    """Hard minus used; missing where nothing is left of what every pod needs."""
+    """Return hard minus used; missing if nothing is left of a resource that every pod needs."""
     status = quota.get("status") or {}
     hard = status.get("hard") or (quota.get("spec") or {}).get("hard") or {}
     used = status.get("used") or {}
@@ -40,7 +40,7 @@ def quota_finding(quota: Object) -> SiteFinding:
 
 
 def unset_memory(quotas: Iterable[Object], ranges: Iterable[Object], site: KubernetesSite) -> bool:
-    """Whether pods that ask for no memory would be refused by a quota on memory."""
+    """Return whether a quota on memory would refuse pods that request no memory."""
     counted = {name for quota in quotas for name in (quota.get("spec") or {}).get("hard") or {}}
     given = any(
         "memory" in (item.get("default") or {}) for limits in ranges for item in (limits.get("spec") or {})["limits"]
@@ -84,7 +84,7 @@ def claim_finding(claim: Object, several_nodes: bool) -> SiteFinding:
 
 
 def node_findings(nodes: Sequence[Object], site: KubernetesSite) -> list[SiteFinding]:
-    """Nodes that pods may be placed on, their architectures, and who offers GPUs."""
+    """Return the nodes on which pods may be placed, their architectures, and their GPUs."""
     fitting = [node for node in nodes if fits(node, site)]
     kinds = sorted({node["status"]["nodeInfo"]["architecture"] for node in fitting})
     sizes = sorted({
@@ -112,7 +112,7 @@ def node_findings(nodes: Sequence[Object], site: KubernetesSite) -> list[SiteFin
 
 
 def fits(node: Object, site: KubernetesSite) -> bool:
-    """Whether pods of this profile may be placed on the node."""
+    """Return whether pods of this profile may be placed on the node."""
     ready = any(item["type"] == "Ready" and item["status"] == "True" for item in node["status"].get("conditions") or ())
     labels = node["metadata"].get("labels") or {}
     chosen = all(labels.get(key) == value for key, value in site.node_selector.items())
@@ -141,7 +141,7 @@ def _is_device(name: str) -> bool:
 
 
 def queue_finding(queue: Object) -> SiteFinding:
-    """A LocalQueue of Kueue: who backs it, and how many wait in it."""
+    """Return the state of a Kueue LocalQueue: its cluster queue, and how many workloads wait in it."""
     status = queue.get("status") or {}
     active = next((item for item in status.get("conditions") or () if item["type"] == "Active"), None)
     stopped = (queue.get("spec") or {}).get("stopPolicy", "None")
@@ -161,6 +161,6 @@ def queue_finding(queue: Object) -> SiteFinding:
 
 
 def job_features(schema: Object) -> list[str]:
-    """Which fields of a Job, of those that help us, this API server keeps: an older one drops them without a word."""
+    """Return the useful fields of a Job that this API server keeps; older servers drop unknown ones silently."""
     fields = ((schema.get("definitions") or {}).get("io.k8s.api.batch.v1.JobSpec") or {}).get("properties") or {}
     return [name for name in _JOB_FEATURES if name in fields]

@@ -12,7 +12,7 @@ _LABELS = {"app.kubernetes.io/managed-by": "benchhouse"}
 
 
 def namespace_manifests(request: NamespaceRequest) -> list[Object]:
-    """In the order in which they can be applied."""
+    """Return the manifests in the order in which they can be applied."""
     space = request.namespace
     wanted = {
         "services": request.servers,
@@ -42,7 +42,7 @@ def namespace_manifests(request: NamespaceRequest) -> list[Object]:
 
 
 def role(namespace: str, name: str, rights: Iterable[Right] = RIGHTS) -> Object:
-    """The least that a run and its check need."""
+    """Return the role with the smallest set of rights that a run and its check need."""
     rules = [_rule(right) for right in rights if right.level != "cluster" and right.verbs]
     return _object(f"{_RBAC}/v1", "Role", name, namespace, rules=rules)
 
@@ -78,7 +78,7 @@ def _quota(request: NamespaceRequest) -> dict[str, str]:
 
 
 def _limits(request: NamespaceRequest) -> Object:
-    """What a container gets that asks for nothing. No limit of CPU: it would throttle what is measured."""
+    """Return the defaults of a container without requests. CPU has no limit, which would throttle the measurement."""
     container = {
         "type": "Container",
         "default": {"memory": "1Gi"},
@@ -93,7 +93,7 @@ def _claim(request: NamespaceRequest) -> Object:
 
 
 def _closed(request: NamespaceRequest) -> Object:
-    """Pods of runs reach each other and ask for names, and nothing else."""
+    """Return the policy that lets pods of runs reach only each other and DNS."""
     names = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
     spec = {
         "podSelector": {"matchExpressions": [{"key": "benchhouse.dev/run", "operator": "Exists"}]},

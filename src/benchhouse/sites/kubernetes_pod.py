@@ -1,4 +1,4 @@
-"""A pod that looks around for `bench site check --job`: which Python its image has, and whether it sees our files."""
+"""A probe pod for `bench site check --job`: it reports the Python of its image, and whether it sees our files."""
 
 import json
 import os
@@ -41,7 +41,7 @@ print(json.dumps(seen))
 
 
 def probe_pod(client: KubeClient, namespace: str, site: KubernetesSite) -> list[SiteFinding]:
-    """Run it, and take it away again."""
+    """Run the pod, remove it, and return its findings."""
     if site.image is None:
         return [SiteFinding(what="a pod", state="unknown", note="without an image none can be started")]
     if site.volume is None or not Path(site.volume.path).is_dir():
@@ -91,7 +91,7 @@ def _findings(seen: Mapping[str, Any], site: KubernetesSite, where: str, marker:
 
 
 def _job(namespace: str, site: KubernetesSite, marker: Path | None) -> Object:
-    """A Job whose pod has the settings of a run's, and next to no resources."""
+    """Return a Job whose pod has the settings of a run's pod, and minimal resources."""
     name = f"bench-check-{secrets.token_hex(4)}"
     labels = {"app.kubernetes.io/managed-by": "benchhouse", _LABEL: name}
     if site.queue:
@@ -118,7 +118,7 @@ def _job(namespace: str, site: KubernetesSite, marker: Path | None) -> Object:
 
 
 def _ended(client: KubeClient, namespace: str, name: str) -> Object:
-    """The pod, once it has ended. Raises BenchError with the cluster's own words where it does not."""
+    """Return the pod once it has ended. Raise BenchError with the cluster's message if it does not."""
     deadline, pod = time.monotonic() + _WAIT_S, None
     while time.monotonic() < deadline:
         listed = client.get(path_of("v1", namespace, "pods"), labelSelector=selector({_LABEL: name}))
@@ -148,7 +148,7 @@ def _waits(pod: Object | None) -> str:
 
 
 def _refused(client: KubeClient, namespace: str, name: str) -> str:
-    """Why the Job makes no pod: a quota, a missing account; empty where nothing is said."""
+    """Return why the Job creates no pod, such as a quota or a missing account; empty if no reason is reported."""
     try:
         events = client.get(path_of("v1", namespace, "events"), fieldSelector=f"involvedObject.name={name}")["items"]
     except KubernetesRefused:

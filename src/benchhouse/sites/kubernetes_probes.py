@@ -1,4 +1,4 @@
-"""Questions of `bench site check` to a Kubernetes cluster. What is not there, or not allowed, is an answer."""
+"""The checks of `bench site check` on a Kubernetes cluster. Missing objects and denied access are valid results."""
 
 import tempfile
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _ADMIN = "bench site render makes manifests that an admin can apply"
 
 @dataclass
 class ClusterAnswers:
-    """Answers for people, and what they mean for a profile."""
+    """Findings for people, and their consequences for a profile."""
 
     findings: list[SiteFinding] = field(default_factory=list)
     profile: dict[str, Any] = field(default_factory=dict)
@@ -35,14 +35,14 @@ class ClusterAnswers:
 
 
 def is_wanted(site: Site) -> bool:
-    """Whether the profile speaks of Kubernetes."""
+    """Return whether the profile has settings for Kubernetes."""
     return "kubernetes" in site.model_fields_set or site.executor == "kubernetes"
 
 
 def probe_cluster(site: Site, workspace: Path, job: bool) -> ClusterAnswers:
-    """Everything that the API tells this account about its namespace, and the volume as this machine sees it.
+    """Return what the API shows this account about its namespace, and the volume as seen by this machine.
 
-    With `job` a pod of seconds tells what only a pod can see.
+    With `job`, a pod of a few seconds reports what only a pod can see.
     """
     settings = site.kubernetes
     answers = ClusterAnswers(profile=settings.model_dump(exclude_unset=True))
@@ -83,7 +83,7 @@ def _words(error: Exception) -> str:
 
 @dataclass
 class _Questions:
-    """Each asks one thing. Those that the account may not ask are told as unknown."""
+    """The checks of a namespace, one per method. Without permission, the result is unknown."""
 
     client: KubeClient
     namespace: str
@@ -106,7 +106,7 @@ class _Questions:
         return bool(self.client.create(_REVIEWS, body)["status"].get("allowed"))
 
     def who(self) -> None:
-        """Raises where the server does not know this account."""
+        """Raise BenchError if the server does not know this account."""
         try:
             self.may(RIGHTS[0], RIGHTS[0].verbs[0])
         except KubernetesRefused as error:
@@ -126,7 +126,7 @@ class _Questions:
         self.answers.tell("namespace", "missing" if note else "good", f"{self.namespace}, {phase}", note)
 
     def rights(self) -> None:
-        """Granted verbs in one line for each kind of object, a missing one in a line of its own."""
+        """Report the granted verbs in one line per kind of object, and each missing verb in a line of its own."""
         unused = {
             "localqueues": self.site.queue is None,
             "workloads": self.site.queue is None,
@@ -147,7 +147,8 @@ class _Questions:
                     self.answers.tell(f"may {verb} {right.api}", state, "no", why)
 
     def _is_foreign(self, right: Right) -> bool:
-        """Whether nothing here could need it: no names of servers to be made, an API that the cluster has not."""
+        """Return whether the right is not needed here: no server names are created, or the cluster does not have the
+        API."""
         if right.level == "endpoints":
             return bool(right.group) and self._look_at(f"/apis/{right.group}")[0] is None
         return right.resource == "services" and not self.site.names
@@ -191,7 +192,7 @@ class _Questions:
             self.answers.findings.append(facts.claim_finding(found, self.several_nodes))
 
     def names(self) -> None:
-        """Objects that the profile names."""
+        """Check the objects that the profile names."""
         here = self.namespace
         for kind, api, namespace, plural, name in (
             ("service account", "v1", here, "serviceaccounts", self.site.service_account),
@@ -258,7 +259,7 @@ class _Questions:
         state = states[answer.state]
         if "@sha256:" not in image:
             notes.insert(0, "no digest: two runs may use two images under one name; pin it as registry/name@sha256:...")
-            if not image.startswith("localhost/"):  # no registry can put another in its place
+            if not image.startswith("localhost/"):  # no registry can replace it
                 state = "missing"
         self.answers.tell("image", state, image, "; ".join(notes))
 
@@ -266,7 +267,7 @@ class _Questions:
         return self._look_at(path_of(api, namespace, plural, name))
 
     def _look_at(self, path: str) -> tuple[Object | None, int]:
-        """The object; or None and why: 403, 404."""
+        """Return the object and 200, or None and the status 403 or 404."""
         try:
             return self.client.get(path), 200
         except KubernetesRefused as error:
@@ -276,7 +277,7 @@ class _Questions:
 
 
 def _folder(answers: ClusterAnswers, site: KubernetesSite, workspace: Path) -> None:
-    """The volume as this machine has it."""
+    """Check the volume as seen by this machine."""
     if site.volume is None:
         return
     path = Path(site.volume.path)

@@ -1,6 +1,6 @@
-"""Servers that are already there on Kubernetes: from a name to an address, and to the pods behind it.
+"""Find existing servers on Kubernetes: from a name to an address, and to the pods behind it.
 
-A Service and an InferencePool say by labels which pods are theirs; KServe labels the pods of an InferenceService.
+A Service and an InferencePool select their pods by labels; KServe labels the pods of an InferenceService.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,17 +22,21 @@ Address = Literal["endpoint", "name", "load balancer", "pods", "status", "gatewa
 
 
 class ServerLookup:
-    """Finds one server, again and again."""
+    """Finds one server, repeatedly if needed."""
 
     def __init__(self, client: KubeClient, server: NamedServer, namespace: str, endpoint: str | None = None) -> None:
-        """`namespace` is the one of a server that names none; `endpoint` is used where the scenario says it."""
+        """Create the lookup. `namespace` is the default of the server's; `endpoint` is the scenario's own, if it has
+        one."""
         self._client, self.server, self._endpoint = client, server, endpoint
         self.namespace = server.namespace or namespace
         self._labels: Mapping[str, str] = {}
 
     def find(self, *, inside: bool, names: bool) -> ServerPods:
-        """Where it is, as seen from the cluster's network or from outside; raises where there is nothing, or where this
-        account may not look. `names`: whether those of Services can be resolved there."""
+        """Return the server's address, as seen from inside or outside the cluster's network, and its pods.
+
+        `names` states whether names of Services can be resolved there. Raise BenchError if there is no server, or if
+        this account may not look it up.
+        """
         found = self._object(self.server.kind, self.server.name, self.namespace)
         self._labels = self._selector(found)
         pods = self._list()
@@ -62,7 +66,7 @@ class ServerLookup:
         )
 
     def pods(self) -> list[ServerPod]:
-        """The pods that are behind it now, with one request."""
+        """Return the pods that are behind the server now, with one request."""
         return [_described(pod) for pod in self._list()]
 
     def _list(self) -> list[Object]:
@@ -81,7 +85,7 @@ class ServerLookup:
             if error.status != 404:
                 raise self._explained(error) from error
             context = self._client.access.context
-            if error.reason != "NotFound":  # a page, not an object
+            if error.reason != "NotFound":  # an HTTP page, not an API object
                 hint = "look: kubectl api-resources; another cluster is chosen by kubernetes: {context: ...}"
                 raise BenchError(f"the cluster (context {context}) has no {_APIS[kind]}: no {kind}s", hint) from error
             hint = (
@@ -158,7 +162,7 @@ class ServerLookup:
         return "status", [str(url)]
 
     def _of_gateway(self, found: Object) -> str:
-        """An InferencePool has no address: requests come by the Gateways that are its parents."""
+        """Return the address of a Gateway that is a parent of an InferencePool, which has no address of its own."""
         hint = f"write endpoint: with the address that leads to {self.server} beside kubernetes:"
         for parent in _parents(found):
             gateway = self._object("gateway", parent["name"], parent.get("namespace") or self.namespace)
@@ -171,11 +175,11 @@ class ServerLookup:
         raise BenchError(f"no Gateway leads to {self.server}", hint)
 
 
-# -- what objects say ----------------------------------------------------------------------------------------------
+# -- contents of objects --------------------------------------------------------------------------------------------
 
 
 def _about(kind: str, found: Object) -> dict[str, Any]:
-    """What tells one state of a server from another, beside its pods."""
+    """Return the facts that distinguish states of a server, in addition to its pods."""
     spec, status = found["spec"], found.get("status") or {}
     if kind == "service":
         return {"type": spec.get("type", "ClusterIP")}
@@ -202,7 +206,7 @@ def _about(kind: str, found: Object) -> dict[str, Any]:
 def _parents(pool: Object) -> Iterator[Object]:
     for parent in (pool.get("status") or {}).get("parents") or ():
         reference = parent["parentRef"]
-        if reference.get("kind", "Gateway") == "Gateway":  # `Status` stands for none
+        if reference.get("kind", "Gateway") == "Gateway":  # `Status` means that there is no parent
             yield reference
 
 
@@ -236,7 +240,7 @@ def _part(pod: Object) -> str:
 
 
 def _is_ready(pod: Object) -> bool:
-    """As an endpoint of a Service: one that is being deleted gets no new connections."""
+    """Return whether a pod is ready as an endpoint of a Service; a terminating one gets no new connections."""
     conditions = pod["status"].get("conditions") or ()
     is_ready = any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
     return is_ready and not pod["metadata"].get("deletionTimestamp")
@@ -257,7 +261,7 @@ def _why_not(pod: Object) -> str:
 
 
 def _number(pod: Object, port: int | str) -> int:
-    """Of a port that may be named in the pod."""
+    """Return the number of a port, which may be the name of a port of the pod."""
     if isinstance(port, int):
         return port
     for container in pod["spec"]["containers"]:
@@ -268,7 +272,7 @@ def _number(pod: Object, port: int | str) -> int:
 
 
 def _first_port(pod: Object) -> int:
-    """KServe's own default is 8080."""
+    """Return the first port of a pod; KServe's own default is 8080."""
     ports = [item["containerPort"] for container in pod["spec"]["containers"] for item in container.get("ports") or ()]
     return int(ports[0]) if ports else 8080
 

@@ -1,4 +1,4 @@
-"""Where things are: the workspace, the cache and the site, by argument, environment or default."""
+"""Find the workspace, the cache, and the site by argument, environment, or default."""
 
 import os
 from pathlib import Path
@@ -12,19 +12,20 @@ if TYPE_CHECKING:
 
 
 def workspace(folder: str | os.PathLike[str] | None = None) -> WorkspaceFolder:
-    """`folder`, else $BENCH_WORKSPACE, else the current folder."""
+    """Return `folder`, otherwise $BENCH_WORKSPACE, otherwise the current folder."""
     return WorkspaceFolder(Path(folder or os.environ.get("BENCH_WORKSPACE") or ".").absolute())
 
 
 def cache() -> Path:
-    """$BENCH_CACHE_DIR, else $XDG_CACHE_HOME/benchhouse, else ~/.cache/benchhouse."""
+    """Return $BENCH_CACHE_DIR, otherwise $XDG_CACHE_HOME/benchhouse, otherwise ~/.cache/benchhouse."""
     if given := os.environ.get("BENCH_CACHE_DIR"):
         return Path(given).absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchhouse"
 
 
 def nexus(given: str | Path | None, *starts: Path) -> Path | None:
-    """The root of the nexus: `given`, else $BENCH_NEXUS, else the nearest at or above `starts`; None: there is none."""
+    """Return the root of the nexus: `given`, $BENCH_NEXUS, or the nearest at or above `starts`; None if
+    there is none."""
     from benchhouse.catalog.nexus_root import find_nexus
 
     path = find_nexus(given, os.environ, *starts)
@@ -32,19 +33,19 @@ def nexus(given: str | Path | None, *starts: Path) -> Path | None:
 
 
 def near(path: Path) -> Path:
-    """As a person would type it from here, where it lies below."""
+    """Return a path below the current folder relative to it, as a person would type it; others unchanged."""
     return path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
 
 
 def site(workspace: WorkspaceFolder, name: str | None = None) -> "Site":
-    """`name` or file, else $BENCH_SITE, else site.yaml of the workspace, else a machine of which nothing is said."""
+    """Return the site by `name` or file, otherwise $BENCH_SITE, the workspace's site.yaml, or an empty profile."""
     from benchhouse.sites.profiles import find_site
 
     return find_site(name or os.environ.get("BENCH_SITE") or None, workspace.site)
 
 
 def images_if_known(site: "Site") -> str:
-    """The same for whoever may not need any: empty where the site's variable is not set."""
+    """Return the folder of images for callers that may not need it: empty if the site's variable is not set."""
     try:
         return str(images(site))
     except BenchError:
@@ -52,7 +53,7 @@ def images_if_known(site: "Site") -> str:
 
 
 def images(site: "Site") -> Path:
-    """Where images of containers lie: as the site says, else $WORK/containers, else in the cache."""
+    """Return the folder of container images: as in the site, otherwise $WORK/containers, otherwise in the cache."""
     from benchhouse.schema.site import site_folder
 
     if folder := site_folder(site, "containers"):

@@ -1,4 +1,4 @@
-"""Questions to the machine that `bench site check` runs on. Each has a time limit, and none fails."""
+"""The checks of the machine on which `bench site check` runs. Each has a time limit, and none fails."""
 
 import contextlib
 import getpass
@@ -31,7 +31,7 @@ _OF_THE_SYSTEM = ("/proc", "/sys", "/run", "/dev", "/var", "/boot")
 
 @dataclass
 class ProbedSite:
-    """Answers for people, and what they mean for a profile."""
+    """Findings for people, and their consequences for a profile."""
 
     findings: list[SiteFinding] = field(default_factory=list)
     cluster: str = ""
@@ -46,14 +46,14 @@ class ProbedSite:
         self.findings.append(SiteFinding(what=what, state=state, value=value, note=note))
 
     def report_clock(self, what: str, skew: str, note: str) -> None:
-        """`skew` is empty where that clock agrees with ours."""
+        """Report a clock; `skew` is empty if that clock agrees with ours."""
         self.tell(what, "missing" if skew else "good", skew or "as here", note if skew else "")
 
 
 def probe(workspace: WorkspaceFolder, site: Site, network: bool, job: bool) -> ProbedSite:
-    """Ask everything; `network` also asks whether the internet answers, `job` a compute node for what is not here.
+    """Run all checks. `network` adds a check of the internet, `job` runs one on a compute node for what is not here.
 
-    `site` is the profile in use: what only people know, such as modules, is taken from it.
+    `site` is the current profile, which supplies facts that only people know, such as modules.
     """
     probed, environ = ProbedSite(), os.environ
     _where(probed, environ)
@@ -161,7 +161,7 @@ def _controller_clock(probed: ProbedSite, stamp: str) -> None:
         probed.tell("controller's clock", "unknown")
         return
     far = f"{abs(skew_s):.0f} s {'ahead' if skew_s > 0 else 'behind'}"
-    # The stamp has whole seconds and is older by the time of the answer.
+    # The timestamp has whole seconds, and has aged by the time of the answer.
     near = abs(skew_s) < _SKEW_S + 1
     probed.report_clock("controller's clock", "" if near else far, "times of events will not agree")
 
@@ -176,7 +176,7 @@ def _modules(probed: ProbedSite, environ: Mapping[str, str]) -> None:
 
 
 def _containers(probed: ProbedSite, site: Site, *, inside: bool, job: bool) -> None:
-    """Trials run on compute nodes: what a login node has says nothing of them."""
+    """Find the container program. Trials run on compute nodes, so that of a login node is not conclusive."""
     program = installed("apptainer", "singularity")
     here = (ask([program, "--version"]) or program).strip() if program else container_program.on_this_node(site)
     loaded = f"with the modules {', '.join(site.modules)}" if site.modules else "and no `modules` of the site bring it"
@@ -231,7 +231,7 @@ def _room(probed: ProbedSite, workspace: WorkspaceFolder) -> None:
 
 
 def _clock(probed: ProbedSite, workspace: WorkspaceFolder) -> None:
-    """The clock of whoever keeps the files, which may be another machine."""
+    """Check the clock of the file server, which may be another machine."""
     try:
         with tempfile.NamedTemporaryFile(dir=workspace.root, prefix=".bench-clock-") as file:
             file.write(b"tick")
@@ -256,7 +256,7 @@ def _network(probed: ProbedSite, environ: Mapping[str, str]) -> None:
 
 
 def _answers(url: str) -> bool:
-    """Whether anybody answers in time. A thread of its own: looking up a name has no time limit."""
+    """Return whether a host answers in time. A thread, because a name lookup has no time limit."""
     heard = threading.Event()
 
     def call() -> None:

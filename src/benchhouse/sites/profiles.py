@@ -1,4 +1,4 @@
-"""Site profiles: those that are shipped, `site.yaml` of a workspace, or a file named by its path."""
+"""Site profiles: the shipped ones, the workspace's `site.yaml`, or a file given by its path."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ SHIPPED = Path(__file__).parent
 
 
 def load_site(path: Path) -> Site:
-    """A site profile from its file; every mistake is raised with its place."""
+    """Return a site profile from its file. Raise every mistake with its place."""
     return validated(load_yaml(path), Site)
 
 
 def find_site(name: str | None, workspace_file: Path) -> Site:
-    """By its file or its name; without either the workspace's own, else `local`."""
+    """Return a profile by its file or name; without either, the workspace's own, otherwise `local`."""
     if name is None:
         return load_site(workspace_file) if workspace_file.is_file() else Site.model_construct()
     if name.endswith((".yaml", ".yml")) or "/" in name:

@@ -1,4 +1,4 @@
-"""What Slurm says of itself, read from the plain output of its commands: the same from 20.11 to 24.11. Pure."""
+"""Read facts from the plain output of Slurm's commands, which is the same from 20.11 to 24.11. Pure."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ _NUMBER = re.compile(r"\d+")
 
 
 def associations_of(user: str) -> list[str]:
-    """The command that lists under which accounts and qualities a user may submit."""
+    """Return the command that lists the accounts and qualities under which a user may submit."""
     return ["sacctmgr", "-n", "-P", "show", "assoc", "where", f"user={user}", "format=account,qos,defaultqos"]
 
 
 @dataclass
 class Accounts:
-    """Under which names this user may submit."""
+    """The accounts and qualities under which this user may submit."""
 
     accounts: list[str] = field(default_factory=list)
     qualities: list[str] = field(default_factory=list)
@@ -28,7 +28,8 @@ class Accounts:
 
 
 def read_partitions(text: str) -> tuple[dict[str, Partition], str]:
-    """Partitions by name, and the default one. Of unlike nodes the largest counts: a job may ask for that."""
+    """Return the partitions by name, and the default one. The largest of different nodes counts: a job may
+    request it."""
     rows: dict[str, list[tuple[int, int, int, float | None]]] = {}
     default = ""
     for line in text.splitlines():
@@ -53,13 +54,13 @@ def read_partitions(text: str) -> tuple[dict[str, Partition], str]:
 
 
 def read_gpus(gres: str) -> int:
-    """GPUs in a node's generic resources, such as gpu:a100:4(S:0-1)."""
+    """Return the GPUs in a node's generic resources, such as gpu:a100:4(S:0-1)."""
     plain = re.sub(r"\([^)]*\)", "", gres)
     return sum(int(match[1] or 1) for match in _GPU.finditer(plain))
 
 
 def read_time(text: str) -> float | None:
-    """Seconds of 2-00:00:00, 01:00:00 or 30:00; None for infinite or nothing."""
+    """Return the seconds of 2-00:00:00, 01:00:00, or 30:00; None for infinite or no time."""
     match = _TIME.fullmatch(text.strip())
     if not match:
         return None
@@ -68,7 +69,7 @@ def read_time(text: str) -> float | None:
 
 
 def read_config(text: str) -> dict[str, str]:
-    """The settings of `scontrol show config`, and under `as of` the controller's clock."""
+    """Return the settings of `scontrol show config`, with the controller's clock as `as of`."""
     settings = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")
@@ -100,5 +101,5 @@ def read_associations(text: str) -> Accounts:
 
 
 def _number(text: str) -> int:
-    match = _NUMBER.match(text)  # sinfo writes 64+ where nodes differ
+    match = _NUMBER.match(text)  # sinfo writes 64+ if nodes differ
     return int(match[0]) if match else 0

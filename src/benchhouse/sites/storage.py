@@ -1,4 +1,4 @@
-"""What a folder lies on, and what may still be put there: the filesystem's room, quotas of its owner, the profile's."""
+"""The file system of a folder, and the remaining room there: free space, quotas of its owner, quotas of the profile."""
 
 import os
 import re
@@ -15,12 +15,12 @@ _SHARED = {
     "glusterfs", "fuse.glusterfs", "fuse.ceph", "fuse.sshfs", "fuse.juicefs",
 }  # fmt: skip
 _OCTAL = re.compile(r"\\([0-7]{3})")
-_FIGURES = 8  # of a row of a quota: used, soft, hard, grace; the same for files
+_FIGURES = 8  # columns of a row of a quota: used, soft, hard, grace; the same for files
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A filesystem where it is mounted."""
+    """A file system and its mount point."""
 
     point: Path
     kind: str
@@ -28,13 +28,13 @@ class Mount:
 
     @property
     def shared(self) -> bool:
-        """Whether other nodes see it too, as far as its kind tells."""
+        """Whether other nodes see it too, judged by its kind."""
         return self.kind in _SHARED
 
 
 @dataclass(frozen=True)
 class Room:
-    """What may still be put somewhere; None: no limit that anybody tells."""
+    """The remaining room of a place; None means that no limit is known."""
 
     size: int | None
     files: int | None
@@ -42,7 +42,7 @@ class Room:
 
 
 def mounts() -> list[Mount]:
-    """All filesystems that this process sees; a later one covers an earlier one of the same point."""
+    """Return all file systems that this process sees; a later one hides an earlier one at the same mount point."""
     mounted = []
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         left, _, right = line.partition(" - ")
@@ -52,7 +52,7 @@ def mounts() -> list[Mount]:
 
 
 def mount_of(path: Path, known: list[Mount] | None = None) -> Mount:
-    """What `path`, or its nearest ancestor that exists, lies on."""
+    """Return the mount of `path`, or of its nearest existing ancestor."""
     place = existing(path).resolve()
     under = [item for item in known or mounts() if item.point == place or item.point in place.parents]
     longest = max(len(item.point.parts) for item in under)
@@ -60,7 +60,7 @@ def mount_of(path: Path, known: list[Mount] | None = None) -> Mount:
 
 
 def existing(path: Path) -> Path:
-    """The path, or its nearest ancestor that is there."""
+    """Return the path, or its nearest existing ancestor."""
     path = path.absolute()
     while not path.exists():
         path = path.parent
@@ -72,21 +72,21 @@ def _plain(text: str) -> str:
 
 
 def rooms(path: Path, site: Site) -> list[Room]:
-    """Everything that limits what may be put below `path`."""
+    """Return every limit of what may be stored below `path`."""
     place, mount = existing(path), mount_of(path)
     return [free(place), *_quotas(place, mount), *_of_site(path, site)]
 
 
 def free(place: Path) -> Room:
-    """What the filesystem itself has left for a user who is not root."""
+    """Return what the file system itself has left for a user who is not root."""
     state = os.statvfs(place)
-    counted = state.f_files > 0  # some filesystems make inodes as they go
+    counted = state.f_files > 0  # some file systems create inodes as needed
     files = state.f_favail if counted else None
     return Room(state.f_bavail * state.f_frsize, files, f"free on {mount_of(place).point}")
 
 
 def _quotas(place: Path, mount: Mount) -> Iterator[Room]:
-    """Quotas, asked of the command that knows this kind of filesystem."""
+    """Yield quotas from the command for this kind of file system."""
     user, group = str(os.getuid()), str(place.stat().st_gid)
     if mount.kind == "lustre":
         owners = [("-u", user, "of this user"), ("-g", group, f"of group {group}")]
@@ -96,8 +96,7 @@ def _quotas(place: Path, mount: Mount) -> Iterator[Room]:
             if text := ask(["lfs", "quota", "-q", flag, owner, str(place)]):
                 yield from _row(text.split()[1:], f"quota {whose} on {mount.point}")
         return
-    # -w: one line each; -p: grace times as numbers, so that no column is ever empty
-    # It ends with 1 where a quota is exceeded.
+    # -w: one line each; -p: grace times as numbers, so that no column is ever empty. Exit code 1: a quota is exceeded.
     for line in (ask(["quota", "-w", "-p"], good=(0, 1)) or "").splitlines():
         source, *figures = line.split() or [""]
         if source == mount.source:
@@ -105,7 +104,8 @@ def _quotas(place: Path, mount: Mount) -> Iterator[Room]:
 
 
 def _row(figures: list[str], basis: str) -> Iterator[Room]:
-    """One row of `lfs quota` or `quota`: kilobytes used, soft, hard, grace; then the same for files. 0 is no limit."""
+    """Yield the room of one row of `lfs quota` or `quota`: kilobytes used, soft, hard, grace; the same for files. 0: no
+    limit."""
     plain = [item.strip("*[]") for item in figures[:_FIGURES]]
     if len(plain) < _FIGURES or not all(plain[at].isdecimal() for at in (0, 1, 2, 4, 5, 6)):
         return
@@ -119,6 +119,7 @@ def _row(figures: list[str], basis: str) -> Iterator[Room]:
 def _of_site(path: Path, site: Site) -> Iterator[Room]:
     given = {name: value for name, value in os.environ.items() if value}
     for folder, quota in site.quotas.items():
-        home = Path(Template(folder).safe_substitute(given))  # relative where its variable is not set: another's folder
+        # relative, and so without effect, if its variable is not set
+        home = Path(Template(folder).safe_substitute(given))
         if home in (path.absolute(), *path.absolute().parents):
             yield Room(quota.size, quota.files, f"quota of {home} by site '{site.site}'")

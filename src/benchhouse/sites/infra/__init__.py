@@ -1,5 +1,5 @@
 """Infrastructure as plain files: OpenTofu for AWS, a kind cluster, a small Slurm cluster.
 
-A request goes in; files, the commands that apply them and an estimate of cost come out. `folder` keeps a book of what
-it wrote.
+A request is converted to files, the commands that apply them, and an estimate of the cost. `folder` records what it
+wrote.
 """

@@ -1,4 +1,4 @@
-"""What infrastructure costs, by a table of prices that has a date and a region: an estimate, never a bill."""
+"""Estimate, not bill, the cost of infrastructure from a table of prices with a date and a region."""
 
 from dataclasses import dataclass
 
@@ -10,19 +10,19 @@ HOURS_A_MONTH = 730
 
 @dataclass(frozen=True)
 class CostLine:
-    """One thing that is paid for; None where the table has no price of it."""
+    """One item with a cost."""
 
     what: str
     least: int
-    """How many there are at least."""
+    """The smallest number of them."""
     most: int
     hourly: float | None
-    """Of one."""
+    """The price of one; None if the table has none."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate: with the fewest nodes, which is what an idle cluster costs, and with the most."""
+    """An estimate: with the fewest nodes, which is the cost of an idle cluster, and with the most."""
 
     lines: list[CostLine]
     least_hourly: float
@@ -31,15 +31,15 @@ class Cost:
     most_monthly: float
     currency: str
     as_of: str
-    """When the prices were valid; empty where nothing is paid for."""
+    """When the prices were valid; empty if nothing is charged."""
     region: str
-    """Where they are valid."""
+    """Where the prices are valid."""
     notes: list[str]
     """What the sums leave out."""
 
 
 def estimate(request: InfraRequest, prices: PriceTable) -> Cost:
-    """Of AWS; the other providers use this machine, which nobody is charged for."""
+    """Estimate the cost on AWS; the other providers use this machine, which costs nothing."""
     if request.provider != "aws":
         return Cost([], 0.0, 0.0, 0.0, 0.0, prices.currency, "", "", ["it runs on this machine: nothing is charged"])
     nodes, gpu_nodes, hourly = request.nodes, request.gpu_nodes, prices.hourly

@@ -1,4 +1,4 @@
-"""The folder of one infrastructure, and the book of what was written there; nothing else is replaced or removed."""
+"""The folder of one infrastructure and the record of the files written there; no other file is replaced or removed."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ FileState = Literal["planned", "written", "outdated", "missing", "edited", "made
 
 @dataclass(frozen=True)
 class InfraFile:
-    """A file, and whose it is.
+    """A file and its state.
 
-    planned: to be written; written: as `bench infra` wrote it; outdated, missing: an interrupted create left it so;
-    edited: somebody changed it; made: by the commands that were run; foreign: nobody here knows it.
+    planned: to be written; written: as `bench infra` wrote it; outdated, missing: left by an interrupted create;
+    edited: changed by a user; made: created by the commands that were run; foreign: of unknown origin.
     """
 
     name: str
@@ -39,7 +39,7 @@ class InfraFolder:
         self._book = path / MANIFEST
 
     def manifest(self) -> InfraManifest | None:
-        """What was written here; None where nothing was."""
+        """Return the record of what was written here; None if nothing was."""
         try:
             text = self._book.read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
@@ -53,11 +53,11 @@ class InfraFolder:
             ) from error
 
     def entries(self) -> list[str]:
-        """The names of all that lies here, folders too, without the book itself."""
+        """Return the names of all files and folders here, except the record itself."""
         return sorted(item.name for item in self.path.iterdir() if item.name != MANIFEST) if self.path.is_dir() else []
 
     def states(self, manifest: InfraManifest) -> list[InfraFile]:
-        """Its own files first, then what others left here."""
+        """Return the states of its own files, then those of other files."""
         own = [InfraFile(name, self._state(name, digests)) for name, digests in manifest.files.items()]
         makes = steps(manifest.request, self.path).makes
         others = [name for name in self.entries() if name not in manifest.files]
@@ -71,10 +71,10 @@ class InfraFolder:
         return "written" if digest == digests[-1] else "outdated" if digest in digests else "edited"
 
     def write(self, manifest: InfraManifest, files: Mapping[str, str]) -> InfraManifest:
-        """Bring the folder to `files`; what somebody edited stays as it is. The manifest as it is kept.
+        """Write `files` and the manifest, and return the manifest as stored. Files that a user edited stay unchanged.
 
-        The book is written before the files, with the digests that they have and will have: after a kill every file is
-        known as ours, and the next call goes on.
+        The record is written before the files, with their current and future digests. After a kill, every file is
+        therefore known as ours, and the next call continues.
         """
         before = self.manifest()
         known = before.files if before else {}
@@ -112,7 +112,8 @@ class InfraFolder:
         return moved
 
     def remove(self, manifest: InfraManifest) -> list[str]:
-        """Remove what was written and is still as it was, the book last; the names of what stays."""
+        """Remove the files that are still as they were written, and the record last. Return the names of those that
+        stay."""
         sweep_temporaries(self.path)
         for name, _ in self._ours(manifest.files):
             (self.path / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The programs of providers, run as argument lists; their output goes to stderr, as progress does."""
+"""Run the programs of providers as argument lists; their output goes to stderr, like progress messages."""
 
 import os
 import shutil
@@ -19,12 +19,12 @@ _FROM = {
 
 
 def resolved(commands: Sequence[Command]) -> list[Command]:
-    """The commands with programs that are here; raises where one is missing, before anything runs."""
+    """Return the commands with installed programs. Raise BenchError if one is missing, before anything runs."""
     return [(_program(command[0]), *command[1:]) for command in commands]
 
 
 def shown(commands: Sequence[Command]) -> list[Command]:
-    """The commands as a person would type them, whether or not the programs are here."""
+    """Return the commands as a person would type them, even if the programs are not installed."""
     tofu = next(filter(shutil.which, _TOFU), _TOFU[0])
     return [tuple(tofu if word == "{tofu}" else word for word in command) for command in commands]
 
@@ -38,7 +38,8 @@ def _program(name: str) -> str:
 
 
 def run(commands: Sequence[Command], note: Callable[[str], None]) -> None:
-    """One after the other; raises at the first that fails. Ctrl-C is theirs too: we wait until they have ended well."""
+    """Run the commands in order; raise BenchError at the first that fails. After Ctrl-C, which they receive too, wait
+    for a clean end."""
     for command in commands:
         note(f"$ {' '.join(command)}")
         interrupted = False

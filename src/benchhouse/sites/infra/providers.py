@@ -1,4 +1,4 @@
-"""What each provider is made of: its files, and the commands that apply and remove them, as argument lists."""
+"""The parts of each provider: its files, and the commands that apply and remove them, as argument lists."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from benchhouse.schema.infra import InfraManifest, InfraRequest
 TEMPLATES = Path(__file__).parent / "templates"
 DISK_GB = 100
 NOT_APPLIED = frozenset({".gitignore", "site.yaml", "prices.yaml"})
-"""For people and for `bench`: whoever edits them changes nothing that a provider makes."""
+"""Files for people and for `bench`: editing them changes nothing that a provider creates."""
 _NAMESPACE = "bench"
 _KEYS = "kubernetes.bucket_secret: name a Secret of the namespace with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _PLANS = ("create.tfplan", "destroy.tfplan")
@@ -30,18 +30,19 @@ Command = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ProvisioningCommands:
-    """What is run: to make it, and to remove it. `{tofu}` is OpenTofu or Terraform, whichever is there."""
+    """The commands that create and remove the infrastructure. `{tofu}` is OpenTofu or Terraform, whichever is
+    installed."""
 
     create: tuple[Command, ...]
     destroy: tuple[Command, ...]
     read_too: tuple[str, ...] = ()
-    """How the names of other files end that these programs would read as well."""
+    """Suffixes of other files that these programs would read too."""
     makes: tuple[str, ...] = ()
-    """What these programs leave in the folder."""
+    """Files that these programs leave in the folder."""
 
 
 def steps(request: InfraRequest, folder: Path) -> ProvisioningCommands:
-    """The commands, by name of the program."""
+    """Return the commands of a request."""
     name, at = request.name, str(folder)
     kubectl = ("kubectl", "--context", _context(request), "apply", "--filename")
     if request.provider == "kind":
@@ -77,7 +78,7 @@ def _context(request: InfraRequest) -> str:
 
 
 def render(manifest: InfraManifest, folder: Path, workspace: Path) -> dict[str, str]:
-    """Every file by its name; the same for the same request."""
+    """Return the content of every file by its name. The same request gives the same files."""
     make = {"aws": _aws, "kind": _kind, "slurm": _slurm}[manifest.request.provider]
     files = make(manifest, folder, workspace)
     if left := [name for name in steps(manifest.request, folder).makes if name != ".terraform.lock.hcl"]:
@@ -107,7 +108,7 @@ def _kind(manifest: InfraManifest, folder: Path, workspace: Path) -> dict[str, s
     mounts = {"extraMounts": [{"hostPath": path, "containerPath": path}]}
     nodes = [{"role": "control-plane"}, *({"role": "worker", **mounts} for _ in range(request.nodes.max))]
     config = {"kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "name": request.name, "nodes": nodes}
-    size = {"storage": "100Gi"}  # of a folder: nobody counts
+    size = {"storage": "100Gi"}  # of a folder, where the size is not enforced
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -194,7 +195,7 @@ def _namespace() -> dict[str, Any]:
 
 
 def _service_account() -> dict[str, Any]:
-    """Of the pods: no rights in the cluster, and no token."""
+    """Return the service account of the pods, without rights in the cluster and without a token."""
     metadata = {"name": _NAMESPACE, "namespace": _NAMESPACE}
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False}
 
