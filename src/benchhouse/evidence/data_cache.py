@@ -106,7 +106,7 @@ def _file_name(text: str) -> str:
 def _is_sound(path: Path, sha256: str) -> bool:
     """Return whether the entry exists with its original bytes; a damaged one is built again."""
     if path.is_dir():
-        return True  # a derived folder is checked by whoever builds it
+        return True  # a derived folder is checked when it is built
     return path.is_file() and file_digest(path) == sha256
 
 

@@ -72,7 +72,8 @@ class LinkedFile:
 
 @dataclass(frozen=True)
 class Tidied:
-    """What `tidy` removed or renamed, and why it removed everything that the experiment left; empty if it did not."""
+    """The files that `tidy` removed or renamed, and why it removed everything that the experiment left (empty if
+    not)."""
 
     changed: list[str]
     refused: str = ""

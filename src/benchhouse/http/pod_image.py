@@ -33,7 +33,7 @@ def probe_image(image: str, site: KubernetesSite, nodes: Sequence[Mapping[str, A
         return ImageAnswer("missing", str(error), "write kubernetes: {image: registry/name@sha256:...}")
     if _has(nodes, {image, _as_on_nodes(reference)}):
         return ImageAnswer("there", f"nodes have {image}")
-    if reference.host == "localhost":  # a name for images that are in no registry
+    if reference.host == "localhost":  # a name for images outside any registry
         return ImageAnswer("unknown", f"no node is seen to have {image}")
     machines = _machines(site, nodes)
     try:

@@ -31,7 +31,7 @@ class PlannedRun(Model):
 
 
 class Used(Model):
-    """What a run used of the budget of the whole evaluation."""
+    """The part of the evaluation's budget that a run used."""
 
     trials: int = 0
     wall: float = 0

@@ -32,7 +32,7 @@ class BenchmarkDetails:
     """A registered benchmark: the file that defines it, and the values that the file fixes for every scenario."""
 
     content: dict[str, Any]
-    """The contents of the file, merged with what it inherits from the benchmark that it uses."""
+    """The contents of the file, including those that it inherits from the benchmark that it uses."""
     file: str
     origin: str
     """`workspace`, the distribution, or the package of the nexus."""

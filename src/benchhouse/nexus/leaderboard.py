@@ -40,7 +40,7 @@ ORDER BY experiment, experiment_version, instance_digest
 """.strip()
 )
 
-# One row per point and metric: one row for each of 100,000 trials would be some hundred megabytes.
+# One row per point and metric: one row for each of 100,000 trials would be hundreds of megabytes.
 VALUES = own(
     """
 SELECT t.instance_digest, m.metric, m.stat, m.unit, m.direction, max(m.error_bound) AS error_bound,

@@ -130,8 +130,7 @@ def prove(
 
 
 def prove_benchmarks(workspace: WorkspaceFolder, nexus: Nexus) -> Proof:
-    """Check the benchmarks of all packages: files, experiments, parameters. What could not be checked here does not
-    pass."""
+    """Check the benchmarks of all packages: files, experiments, parameters. Unchecked benchmarks do not pass."""
     return replace(prove(workspace, nexus, None, Depth(static=True)), static=False)
 
 
@@ -219,8 +218,7 @@ def _inside(package: Package, nexus: Nexus, lock: str, own: list[PackageFinding]
 
 
 def _seen(package: Package, item: PackageFinding, inner: dict[str, Any]) -> PackageFinding:
-    """Return a finding from the installed package. What is missing there, with all requirements, is missing
-    everywhere."""
+    """Return a finding from the installed package. An experiment that is missing even there is broken."""
     problems = tuple(Problem(**problem) for problem in inner["problems"])
     if inner["state"] == "unchecked":
         message = f"{item.what}: {inner['why']}, not even where all of the package's requirements are"

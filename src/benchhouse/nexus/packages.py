@@ -26,7 +26,7 @@ class PackageSummary:
     broken: list[str]
     """Messages about its files that can't be read."""
     scan: str = ""
-    """Result of the last scan of what it installs: passed, refused, failed, or not scanned; empty if no scan is
+    """Result of the last scan of the installed packages: passed, refused, failed, or not scanned; empty if not
     required."""
     signature: str = ""
     """signed or not signed by people who may register it, as a whole; empty if no signature is required."""
@@ -91,7 +91,7 @@ class PackageRequirement:
 
 @dataclass(frozen=True)
 class RequirementLines:
-    """What packages install, as lines for `pip install -r`, and the errors in their files."""
+    """Lines for `pip install -r` from the packages of a nexus, and the errors in their files."""
 
     lines: list[str]
     errors: list[BenchError]

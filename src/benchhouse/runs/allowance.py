@@ -16,7 +16,7 @@ class Excess:
 
     what: Literal["trials", "wall", "cost", "node_hours", "gpu_hours"]
     asked: float | None
-    """What the plan needs; None if it can't be known."""
+    """The amount that the plan needs; None if it can't be known."""
     allowed: float
 
     def __str__(self) -> str:

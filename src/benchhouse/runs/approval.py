@@ -60,7 +60,7 @@ class NeedsApprovalError(BenchError):
 
 
 def admit(workspace: WorkspaceFolder, prepared: PreparedRun, ledger: Ledger | None = None) -> PreparedRun:
-    """Return the run, held to what its submitter may start or to what was approved. Raise NeedsApprovalError.
+    """Return the run, held to the limits of its submitter or of its approval. Raise NeedsApprovalError.
 
     `ledger` is given for a run that exists: it continues by the approval that it began with, while that is valid. Time
     and money are then counted and not estimated.
@@ -142,7 +142,7 @@ class _Door:
     @property
     def _account(self) -> str:
         """The account that the run is for; empty if a server or an agent names the submitter, or if this process
-        resumes somebody else's run."""
+        resumes another person's run."""
         return account() if not self.prepared.submitter and self.who == current_submitter() else ""
 
     def by_approval(self) -> PreparedRun | None:

@@ -1,4 +1,4 @@
-"""What a run has used so far, compared with its budget."""
+"""Usage of a run so far, compared with its budget."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Everything besides the plan that a measurement depends on."""
+"""The conditions besides the plan that a measurement depends on."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""Estimates of what a plan will take, from earlier trials: time, money, and disk space; and a check of free space."""
+"""Estimates for a plan from earlier trials: time, money, and disk space; and a check of free space."""
 
 import json
 import os
@@ -45,7 +45,7 @@ class PlanEstimate:
 
 @dataclass(frozen=True)
 class StorageNeed:
-    """What the results will take on disk."""
+    """Disk usage of the results."""
 
     bytes: int
     files: int

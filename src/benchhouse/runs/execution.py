@@ -302,7 +302,7 @@ def turn(workspace: WorkspaceFolder, run_id: str) -> int | None:
 
 @dataclass(frozen=True)
 class CollectionReport:
-    """Contents of a collection: what went into the tables, and what could not."""
+    """The result of a collection: what is in the tables now, and what could not be read."""
 
     run_id: str
     trials: int

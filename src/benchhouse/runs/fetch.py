@@ -1,4 +1,5 @@
-"""What a run needs from outside, fetched before it starts: declared data, packages of its environment, images."""
+"""Fetch everything that a run needs from outside before it starts: declared data, packages of its environment,
+images."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -110,7 +111,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def fetch_for(workspace: WorkspaceFolder, prepared: PreparedRun, note: Callable[[str], None]) -> list[Path]:
-    """Fetch what the scenario needs: data, then packages. Raise BenchError with the list of what is still missing."""
+    """Fetch the data of a scenario, then its packages. Raise BenchError with a list if anything is still missing."""
     brought = []
     for item in needed_data(prepared):
         note(f"data {_bring(item).summary()}")

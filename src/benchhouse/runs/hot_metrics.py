@@ -55,7 +55,7 @@ class MetricsTextFile:
             self._note("removed", f"hot metrics: text files of older runs made room: {', '.join(self._file.removed)}")
 
     def _note(self, kind: str, message: str) -> None:
-        """Report a message once per kind, however many trials a sweep has."""
+        """Report a message once per kind, and not once per trial."""
         if kind not in self._noted:
             self._noted.add(kind)
             self._say(f"note: {message}")

@@ -152,7 +152,7 @@ class Ledger:
             ) from error
 
     def hold_to(self, budget: Budget | None) -> None:
-        """Set the budget that the run is held to in addition to its scenario's own, whoever resumes it."""
+        """Set the budget that every session of the run is held to, in addition to its scenario's own."""
         try:
             write_model(self.folder.record, self.record.model_copy(update={"budget": budget}))
         except OSError as error:

@@ -132,7 +132,7 @@ class Orchestrator:
         return self.outcomes
 
     def _last_look(self) -> None:
-        """Cancel jobs that were started twice and outlive this process, and count what they sealed in the meantime."""
+        """Cancel all submitted jobs, which a batch system may have started twice, and count what they have sealed."""
         if not self.executor.outlives or not self.handed:
             return
         self.executor.cancel(list(self.handed))
@@ -326,7 +326,7 @@ class Orchestrator:
             self._cancel(names)
 
     def _stop_without_services(self, states: Mapping[str, JobState]) -> None:
-        """Stop starting trials when an attached server is over; running trials notice on their own."""
+        """Stop starting trials when an attached server has ended; running trials notice on their own."""
         if not self.stopped and (message := self.attached.over()):
             self.stopped, self.stopped_by = message, "service"
             self.waiting.clear()
@@ -346,7 +346,7 @@ class Orchestrator:
         outcome = sealed_outcome(folder)
         if outcome is None:
             self._withdraw(item)
-            outcome = sealed_outcome(folder)  # nobody can seal it from now on, but it may just have been sealed
+            outcome = sealed_outcome(folder)  # it can't be sealed from now on, but it may just have been
         if outcome is None:
             self._unsealed(item, state)
             return

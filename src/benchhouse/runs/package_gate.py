@@ -76,7 +76,7 @@ def run_subjects(prepared: "PreparedRun") -> list[Subject]:
 
 @contextmanager
 def site_of(spec: RuntimeSpec, place: RuntimeContext) -> Iterator[Path]:
-    """Yield `site-packages` of an isolated environment, or otherwise the unpacked packages that it would be made of."""
+    """Yield `site-packages` of an isolated environment, or otherwise an unpacked copy of its packages."""
     runtime: Runtime = plug("runtimes", spec.kind)()
     if not isinstance(runtime, Unpacks):
         raise BenchError(f"what is inside of an image ({spec.kind}) can't be scanned", "run it in a venv")

@@ -314,7 +314,7 @@ def _apart(wanted: tuple[str, str | None], runtime: RuntimeSpec, listed: Sequenc
 
 
 def check_open(registered: Registered, found: Listed) -> None:
-    """Check what a benchmark fixes against its experiment's inputs. What it leaves open is not a mistake."""
+    """Check the inputs that a benchmark fixes against those of its experiment. Open inputs are not a mistake."""
     registered = _expanded(registered)
     scenario = Scenario(scenario=registered.benchmark.benchmark, uses=registered.benchmark.benchmark)
     open_keys = frozenset({"target", "targets", "workload", "axes"})

@@ -25,14 +25,14 @@ def entries(workspace: WorkspaceFolder, made_here: Collection[str]) -> list[RunE
 
 
 def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus | None:
-    """Return the status of a pulled run; None if the run was run here, or is in no table."""
+    """Return the status of a pulled run; None if the run was run here or is not in the tables."""
     if workspace.run(run_id).record.is_file():
         return None
     return next(iter(statuses(workspace, [item for item in entries(workspace, ()) if item.run_id == run_id])), None)
 
 
 def overview(workspace: WorkspaceFolder, run_id: str) -> RunOverview | None:
-    """Return the overview of a pulled run, or None as `status`. What only its ledger has is empty."""
+    """Return the overview of a pulled run, or None as `status`. Fields that only its ledger has are empty."""
     state = status(workspace, run_id)
     if state is None:
         return None

@@ -18,7 +18,7 @@ from benchhouse.schema.packages import PackageComponent, PackagePolicy, PackageS
 
 _CLOCKS_S = 86400.0  # most by which clocks may differ
 Subject = tuple[str, Sequence[PackageComponent]]
-"""The name of what is scanned, and its components."""
+"""The name of the scanned package or environment, and its components."""
 
 
 def scan(workspace: WorkspaceFolder, policy: PackagePolicy, subject: Subject) -> PackageScan:

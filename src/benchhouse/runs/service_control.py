@@ -29,7 +29,7 @@ _JOB_S = 2.0  # between queries to a batch system
 
 
 Keep = Callable[[Path], int]
-"""Keeps the service of a folder until it is over."""
+"""Keeps the service of a folder until the service has ended."""
 
 
 def _write_request(folder: ServiceFolder, spec: ServiceSpec) -> None:
@@ -156,7 +156,7 @@ def _is_over(pid: int, keeper: str) -> bool:
 
 @dataclass(frozen=True)
 class Jobs:
-    """What is needed to start services as jobs of a batch system."""
+    """The launcher, interpreter, and network interface to start services as jobs of a batch system."""
 
     keepers: ServiceLauncher
     python: tuple[str, ...]

@@ -30,7 +30,7 @@ _FIGURE = re.compile(r"\d+([.,]\d+)*")
 
 @dataclass(frozen=True)
 class UnsuccessfulTrial:
-    """A trial that failed or whose numbers are invalid, with what a person needs to act on it."""
+    """A trial that failed or whose numbers are invalid, with the details that a person needs to act on it."""
 
     trial_id: str
     outcome: str
@@ -124,7 +124,7 @@ class RunWarning:
 
 @dataclass(frozen=True)
 class RunOverview:
-    """What `bench show RUN` shows in addition to the table of points."""
+    """The contents of `bench show RUN` in addition to the table of points."""
 
     run_id: str
     scenario: str
@@ -246,7 +246,7 @@ def _last_of_each(events: Sequence[RunEvent]) -> dict[str, RunEvent]:
 
 
 def _handed_over(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[RunEvent]) -> str:
-    """Return the job that a cluster has accepted but not begun; empty if there is none or the cluster can't be
+    """Return the job that a cluster has accepted but not started; empty if there is none or the cluster can't be
     queried."""
     if not events or events[-1].event != "submitted":
         return ""
