@@ -116,8 +116,7 @@ def _input(item: Any, *, required: bool, default: Any = None) -> dict[str, Any]:
 
 
 def load_ado(ref: ExperimentRef) -> Experiment:
-    """Load an experiment without ado's registry, which finds functions by name and runs the wrong one of
-    two versions."""
+    """Load an experiment without ado's registry, which confuses two versions of a function with the same name."""
     loaded = load_object(ref.object)
     if getattr(loaded, "_is_custom_experiment", False):
         return _function(loaded, ref)

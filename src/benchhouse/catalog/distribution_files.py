@@ -40,8 +40,7 @@ def find_distribution(name: str) -> Distribution:
 
 
 def bringing_experiments(site: Path) -> list[Distribution]:
-    """Return the distributions in `site-packages` that offer plugs or experiments, except benchhouse, without importing
-    any."""
+    """Return the distributions in `site-packages`, except benchhouse, with our or ado's entry points; import none."""
     found = {normal_name(item.metadata["Name"]): item for item in distributions(path=[str(site)])}
     return [
         item
@@ -97,7 +96,7 @@ def editable_source(distribution: Distribution) -> Path | None:
 
 
 def entry_modules(distribution: Distribution) -> set[str]:
-    """Return the top-level modules of what a distribution offers to Benchhouse."""
+    """Return the top-level modules of a distribution's entry points for Benchhouse."""
     groups = (point for point in distribution.entry_points if point.group.startswith("benchhouse."))
     others = (point for point in distribution.entry_points if point.group in ADO)
     return {point.value.partition(":")[0].partition(".")[0] for point in (*groups, *others)}

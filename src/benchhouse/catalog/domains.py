@@ -1,5 +1,4 @@
-"""Compare domains of properties: which values they contain, whether two overlap, and which value represents
-a region."""
+"""Compare domains of properties: which values they contain, whether two overlap, which value represents a region."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -59,8 +58,7 @@ def apart(a: PropertyDomain | None, b: PropertyDomain | None) -> bool:
 
 
 def stand_in(domains: Sequence[PropertyDomain]) -> Any:
-    """Return the first listed value that is in all domains, otherwise the lower end of the range; MISSING if there is
-    none."""
+    """Return the first listed value in all domains, otherwise the lower end of the range; MISSING if there is none."""
     starts = [domain.domain_range[0] for domain in domains if domain.domain_range is not None]
     offered = [values for domain in domains if (values := listed(domain)) is not None]
     candidates = min(offered, key=len) if offered else [whole(max(starts))] if starts else []

@@ -1,4 +1,4 @@
-"""Entry points: the plugs that installed packages offer. Nothing is imported here."""
+"""The entry points of installed packages. Nothing is imported here."""
 
 import importlib
 import importlib.metadata
@@ -22,7 +22,7 @@ class EntryPointLine(NamedTuple):
 
 
 def entries(group: str) -> tuple[EntryPointLine, ...]:
-    """Return all lines of `benchhouse.<group>`, sorted. If a distribution is on the path twice, the first
+    """Return the lines of `benchhouse.<group>`, sorted. If a distribution is on the path twice, the first
     one counts."""
     return tuple(sorted(installed().get(f"benchhouse.{group}", ())))
 
@@ -65,8 +65,7 @@ def environment_stamp() -> str:
 
 
 def find_plug(group: str, name: str, kin: Collection[str] = ()) -> EntryPointLine:
-    """Return the one entry point of that name, not imported. If there is none, the error lists `kin`, or all without
-    `kin`."""
+    """Return the one entry point of that name, not imported. If there is none, the error lists `kin`, or all."""
     matches = [entry for entry in entries(group) if entry.name == name]
     kind = group.removesuffix("s")
     if not matches:

@@ -44,8 +44,7 @@ _BOUNDS = {
 
 
 class _WithDefaults(GenerateJsonSchema):
-    """A generator that keeps defaults made by factories, which pydantic omits: an instance's identity has
-    all defaults."""
+    """A generator that keeps defaults made by factories, unlike pydantic's: an instance's identity has all defaults."""
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         described = super().default_schema(schema)

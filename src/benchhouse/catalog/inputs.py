@@ -57,8 +57,7 @@ def _variant(model: "type[BaseModel]", above: str, within: "tuple[type[BaseModel
 
 
 def _models(annotation: Any, above: str = ".") -> "list[tuple[str, type[BaseModel]]]":
-    """Return the models that a value of this type may be or contain, each with the text between its name and their
-    keys."""
+    """Return the models that a value of this type may contain, each with the text between its name and their keys."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
         return [(above, annotation)]

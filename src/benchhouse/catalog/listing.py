@@ -66,8 +66,8 @@ class Listed:
     declaration: dict[str, Any] = field(default_factory=dict)  # then also: schemas of its inputs, digest of its code
 
     def code(self) -> "Experiment":
-        """Return the experiment for planning. One of ado's is made from its description, because importing ado takes
-        longer."""
+        """Return the experiment for planning. One of ado's is made from its description, because importing
+        ado is slow."""
         if self.bridge:
             from benchhouse.catalog.ado import declare
 
@@ -81,7 +81,7 @@ class Listed:
         return load(self.ref())
 
     def code_digest(self) -> str:
-        """Return the digest of its package's files, read here or where it is installed."""
+        """Return the digest of its package's files, computed here or in the isolated environment."""
         from benchhouse.catalog.loading import code_digest
 
         return str(self.declaration.get("code_digest") or code_digest(self.ref()))
@@ -272,7 +272,7 @@ def describe_apart(missing: Sequence[EntryPointLine], whole: bool = False) -> di
 
 
 def _fork_and_describe(todo: Sequence[EntryPointLine], whole: bool) -> tuple[list[bytes], str]:
-    """Return one line per entry that could be described, and why there are no more."""
+    """Return one line per described entry, and why the others could not be described."""
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -317,8 +317,7 @@ def _fork_and_describe(todo: Sequence[EntryPointLine], whole: bool) -> tuple[lis
 
 
 def _files_of(module: str) -> dict[str, str]:
-    """Return the loaded files of the module's own package, with their stamps: editing any may change the
-    description."""
+    """Return the loaded files of the module's package with their stamps: editing any may change the description."""
     top = module.partition(".")[0]
     loaded = [item for name, item in sys.modules.items() if name == top or name.startswith(f"{top}.")]
     paths = {path for item in loaded if isinstance(path := getattr(item, "__file__", None), str)}

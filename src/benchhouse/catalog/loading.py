@@ -15,8 +15,7 @@ from benchhouse.schema.trial import ExperimentRef
 
 
 def experiments_of(loaded: Any, entry_name: str, distribution_version: str) -> list[Experiment]:
-    """Return the experiments of one entry point; a plain function gets the name of the entry point
-    (`name[@version]`)."""
+    """Return the experiments of one entry point; a plain function gets the entry point's name (`name[@version]`)."""
     if isinstance(loaded, Experiment):
         return [loaded]
     if isinstance(loaded, ModuleType):

@@ -44,8 +44,7 @@ class Logical:
 
     @property
     def directions(self) -> dict[str, str]:
-        """The better direction of each metric, as far as the file states it: `metadata: {directions:
-        {METRIC: lower}}`."""
+        """The better direction of each metric, if the file states it: `metadata: {directions: {METRIC: lower}}`."""
         directions: dict[str, str] = (self.file.logical_benchmark.metadata or {}).get("directions", {})
         return directions
 

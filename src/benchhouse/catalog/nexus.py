@@ -157,8 +157,7 @@ def target_inputs(root: Path) -> dict[str, str]:
 
 
 def model_of(folder: Path) -> tuple[ModelEntry, Document]:
-    """Return the model that owns the benchmark in `folder`, which is
-    `.../models/<model>/benchmark_instances/<name>`."""
+    """Return the model of the benchmark in `folder`, `.../models/<model>/benchmark_instances/<name>`."""
     home = folder if len(folder.parts) > 2 else folder.absolute()  # the path as given, for messages
     document = load_yaml(home.parents[1] / "model.yaml")
     return validated(document, ModelFile).model, document
@@ -263,7 +262,8 @@ class _NexusReader:
 
 
 def refuse_leaving(path: Path, boundary: Path) -> None:
-    """Raise BenchError for a link that leads out of `boundary`, so that a package cannot expose files of others."""
+    """Raise BenchError for a link that leads out of `boundary`, so that a package cannot expose someone
+    else's files."""
     if not path.resolve().is_relative_to(boundary.resolve()):
         message = f"{path} is a link that leads out of {boundary}: to {quote(str(path.resolve()))}"
         raise BenchError(message, "put a copy there instead of the link")

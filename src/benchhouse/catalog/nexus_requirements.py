@@ -38,8 +38,7 @@ class Requirement:
         return f"{self.document.path}:{self.document.position(self.loc)[0]}"
 
     def wants(self, distribution: str) -> tuple[str, str] | None:
-        """Return its requirement for another distribution, and the `file:line`, if its own files state one; otherwise
-        None."""
+        """Return its requirement for another distribution with `file:line`; None if its own files state none."""
         if normal_name(self.name) == distribution and self.kind == "index":
             return self.text, self.place
         for number, line in enumerate(self.project.read_text().splitlines() if self.project else (), 1):

@@ -168,8 +168,7 @@ class Faiss(vector_shared.Driver):
                 self._added.notify_all()
 
     def _are_single(self, calls: Sequence[Vectors]) -> bool:
-        """Return whether each call is one query in the library's memory layout. Raise BenchError for
-        invalid vectors."""
+        """Return whether each call is one query in the library's memory layout. Raise BenchError for bad vectors."""
         if calls is not self._looked_at:
             if {call.shape for call in calls} != {self._one}:
                 return False
@@ -199,8 +198,7 @@ class Faiss(vector_shared.Driver):
         return desk
 
     def _let_through(self, below: int) -> Any:
-        """Return search parameters that select vectors with labels below that number; for pq, which takes
-        none, a mask."""
+        """Return search parameters that select vectors with labels below that number; for pq, a mask instead."""
         if below not in self._chosen:
             vector_shared.refuse_filter_without_labels(below, self._collection)
             mask = numpy.concatenate(self._labels) < below

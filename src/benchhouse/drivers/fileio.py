@@ -28,7 +28,7 @@ _SECTOR = 512
 
 
 class _ProcessTotals(NamedTuple):
-    """What the workers of one process moved, and when."""
+    """The work of one process's workers, with its start and end."""
 
     moved: MovedBytes
     started_ns: int
@@ -53,7 +53,7 @@ class FileIO:
         """Move every block once, or repeatedly until `duration_s` has passed. Raise OSError if the file cannot be
         opened.
 
-        An existing file keeps its content, except for what is written.
+        An existing file keeps its content, except for the written blocks.
         """
         if job.random and job.blocks > MOST_BLOCKS:
             raise BenchError(
@@ -131,8 +131,11 @@ def _work(workers: list[BlockWorker], start_ns: int) -> _ProcessTotals:
 
 
 def _keep_watch(watch: DelayMeter, waits: tuple[ValueStream, ValueStream], over: threading.Event, alone: bool) -> None:
-    """Sample how late a thread of this process runs. A timer wakes a thread late even if nothing blocks it; that part
-    is subtracted, because it does not affect operations."""
+    """Sample how late a thread of this process runs.
+
+    A timer wakes a thread late even if nothing blocks it. That part is subtracted, because it does not affect
+    operations.
+    """
     watch.begin()
     try:
         due_ns = monotonic_ns() + TICK_NS

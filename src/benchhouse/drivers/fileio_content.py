@@ -16,8 +16,7 @@ _PIECE = 1 << 20
 
 
 class BlockContent:
-    """Blocks of one size: a stamp, then pseudo-random bytes that are the same in all blocks and determined
-    by the seed."""
+    """Blocks of one size: a stamp, then the same pseudo-random bytes in all blocks, determined by the seed."""
 
     def __init__(self, block: int, seed: int) -> None:
         self.block = block

@@ -150,8 +150,7 @@ class BlockWorker:
         return monotonic_ns()
 
     def _check_delay_sometimes(self, looked_ns: int) -> None:
-        """Set the time of the next check, later if the process has more threads, because each check passes Python's
-        lock on."""
+        """Set the time of the next check: later with more threads, because each check passes on Python's lock."""
         self._looked_ns = looked_ns
         self._look_ns = looked_ns + min(_UNTIL_LOOK_NS * self.fellows, _LONGEST_UNTIL_LOOK_NS)
 

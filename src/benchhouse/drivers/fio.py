@@ -49,8 +49,7 @@ class Fio:
 
 
 def arguments(job: FileJob) -> list[str]:
-    """Return fio's arguments. With psync, each operation in flight is a job of its own; other engines have a real
-    queue."""
+    """Return fio's arguments. With psync, each operation in flight is a job; other engines have a real queue."""
     jobs = job.workers if job.ioengine == "psync" else job.streams
     if job.ioengine == "psync" and job.depth > 1 and not job.random:
         raise BenchError(

@@ -13,8 +13,7 @@ _DISTANCES = {"l2": "l2", "ip": "dot", "cosine": "cosine"}
 
 
 class LanceDB(shared.DatabaseDriver):
-    """A LanceDB table in a folder of its own. hnsw and pq are LanceDB's over a single partition, so nothing
-    is skipped."""
+    """A LanceDB table in its own folder. hnsw and pq are LanceDB's over a single partition: nothing is skipped."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")
 

@@ -19,7 +19,7 @@ _REQUEST_BYTES = 16 << 20  # of vectors: gRPC accepts at most 64 MB
 
 
 class _Once(float):
-    """A time limit for one attempt. With a plain number, pymilvus retries a dead server until the time is over."""
+    """A time limit for one attempt. With a plain number, pymilvus retries a dead server until the limit."""
 
     # pymilvus evaluates `elapsed >= limit`, which calls this method of the subclass first
     def __le__(self, _: object) -> bool:
@@ -27,8 +27,7 @@ class _Once(float):
 
 
 class Milvus(shared.DatabaseDriver):
-    """A Milvus collection, with one gRPC channel for all threads. pq is IVF_PQ over a single partition;
-    Lite has none."""
+    """A Milvus collection, with one gRPC channel for all threads. pq is IVF_PQ over one partition; Lite has none."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")
     recipe: ClassVar[str] = "milvus_lite"
@@ -58,8 +57,8 @@ class Milvus(shared.DatabaseDriver):
         self.version = self._call(lambda: self._client.get_server_version(timeout=shared.CONNECT_S))
 
     def _check_reachable(self) -> None:
-        """Raise CallFailed if nothing listens: pymilvus reports a closed port, unknown name, and silent
-        server alike."""
+        """Raise CallFailed if nothing listens: pymilvus does not distinguish closed ports, unknown names,
+        and silence."""
         parts = urlsplit(self._address)
         try:
             with socket.create_connection((parts.hostname or "", parts.port or _PORT), timeout=shared.CONNECT_S):

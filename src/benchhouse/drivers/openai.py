@@ -66,8 +66,8 @@ class OpenAI:
         )
 
     def request(self, item: Any) -> bytes:
-        """Return the bytes of a request. `item` has `as_messages()` or `as_text()`, and `output_tokens` or None; a
-        batch is a list of such items."""
+        """Return a request. `item`, or each item of a batch, has `as_messages()` or `as_text()`, and
+        `output_tokens`."""
         prompt: dict[str, Any]
         if self._batch > 1:
             tokens = max((part.output_tokens or 0 for part in item), default=0)
@@ -105,8 +105,7 @@ class OpenAI:
         return reply
 
     def _read_stream(self, exchange: Exchange) -> CallResult:
-        """Read a stream, with one timestamp per event that brought output: that of the read which completed
-        the event."""
+        """Read a stream, with one timestamp per event with output: that of the read which completed the event."""
         reply, ends = (
             CallResult(size=len(exchange.body), count=self._batch),
             array("q"),

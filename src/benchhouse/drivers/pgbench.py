@@ -93,8 +93,7 @@ class Pgbench:
 
 
 def _address(job: PgbenchJob) -> tuple[str, dict[str, str]]:
-    """Return the database address for pgbench, and its environment with the password, because command lines are
-    visible."""
+    """Return the database address for pgbench, and its environment with the password: command lines are visible."""
     psycopg = psycopg_or_hint()
     try:
         given = parameters(job.login)
@@ -144,8 +143,7 @@ def _failure(code: int, stderr: str, job: PgbenchJob) -> Exception:
 
 
 def _read(logs: Sequence[Path], *, paced: bool, ahead_ns: int) -> dict[str, Any]:
-    """Return the columns of a PgbenchRun. With a rate, a time counts from when it was due; a separate column has the
-    lag."""
+    """Return the columns of a PgbenchRun. With a rate, times count from when they were due; the lag is separate."""
     import numpy
     import pyarrow
     from pyarrow import compute, csv

@@ -225,8 +225,7 @@ class PostgresAdministrator:
 
 
 def connect(login: Login) -> "psycopg.Connection[Any]":
-    """Return a connection on which every statement is a transaction of its own unless BEGIN is sent. Raise
-    CallFailed."""
+    """Return a connection on which every statement is a transaction unless BEGIN is sent. Raise CallFailed."""
     library = psycopg_or_hint()
     try:
         made: psycopg.Connection[Any] = library.connect(**parameters(login), autocommit=True, prepare_threshold=None)
@@ -255,8 +254,7 @@ def psycopg_or_hint() -> Any:
 
 
 def _rows_of(result: Any, expected: int | None) -> int:
-    """Return the rows that a result returned or changed. Raise CallFailed for an error, and for an
-    unexpected number."""
+    """Return the rows that a result returned or changed. Raise CallFailed for an error or an unexpected number."""
     status = result.status
     if status == _TUPLES:
         return _checked(result.ntuples, expected)

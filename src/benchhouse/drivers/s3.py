@@ -63,8 +63,7 @@ class S3:
         return f"{method} {path}{f'?{query}' if query else ''} HTTP/1.1\r\n{lines}{size}\r\n".encode() + body
 
     def read(self, exchange: Exchange) -> CallResult:
-        """Read an answer: a get has a sink, a put has an ETag, and the others are XML, identified by its
-        root element."""
+        """Read an answer: a get has a sink, a put has an ETag, others are XML, identified by the root element."""
         if not 200 <= exchange.status < 300:
             return refusal(exchange, self.credentials.blank(error_text(exchange.body)))
         if exchange.sink is not None:

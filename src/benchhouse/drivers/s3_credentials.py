@@ -12,8 +12,7 @@ from benchhouse.schema.secrets import user_and_password
 
 
 def find_credentials(target: S3Target, endpoint: str, environ: Mapping[str, str] = os.environ) -> Credentials:
-    """Return those of a server that was started for the trial, those that the target refers to, or the
-    environment's."""
+    """Return the credentials of a server started for the trial, those of the target, or the environment's."""
     _, user, password = user_and_password(endpoint)
     if user:
         return Credentials(user, password)

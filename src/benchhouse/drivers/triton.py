@@ -102,8 +102,7 @@ class TritonHttp:
         return since(self.statistics, before, answered)
 
     def statistics(self) -> dict[str, float]:
-        """Return the server's counters for the model; `triton_model.between` computes times per request from two of
-        them."""
+        """Return the server's counters for the model; `triton_model.between` computes times from two of them."""
         return self._server.statistics(self.target.model, self.model.version)
 
     def close(self) -> None:
@@ -150,8 +149,7 @@ class TritonHttp:
         return Exchange(0, answer.status, lines_back.encode("latin-1", "replace"), answer.body, marks)
 
     def _share(self) -> None:
-        """Put inputs into shared memory, with room for outputs as large as the answer to one request with
-        each input."""
+        """Put inputs into shared memory, with room for outputs as large as those of one request per input."""
         rooms = [self._room(number) for number in range(self.distinct)]
         names = [*self.target.outputs] or [spec.name for spec in self.model.outputs]
         source = SharedRegion(self._server, sum(_aligned(len(data)) for bodies in self._bodies for data in bodies))
@@ -181,8 +179,7 @@ class TritonHttp:
         return {item["name"]: item.get("parameters", {}).get("binary_data_size", 0) for item in head["outputs"]}
 
     def _read_tensors(self, exchange: Exchange) -> CallResult:
-        """Read an answer with tensors. One with the same head and length as a checked answer differs only in its
-        numbers."""
+        """Read an answer with tensors. One with the head and length of a checked answer differs only in numbers."""
         body = exchange.body
         size = len(body)
         seen = self._seen.get(exchange.head)

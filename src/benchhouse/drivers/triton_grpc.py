@@ -125,8 +125,7 @@ class TritonGrpc:
         refuse_bad_reply(self.model, self.call(self.target.sample_item()))
 
     def survey(self) -> Survey:
-        """Return the survey from a process of its own, because gRPC does not promise to survive the later fork of the
-        load."""
+        """Return the survey from a separate process: gRPC does not promise to survive the later fork of the load."""
         fork = get_context("fork")
         ours, theirs = fork.Pipe(duplex=False)
         child = fork.Process(target=_survey, args=(self.target, theirs))
@@ -146,8 +145,7 @@ class TritonGrpc:
         return since(self.statistics, before, answered)
 
     def statistics(self) -> dict[str, float]:
-        """Return the server's counters for the model; `triton_model.between` computes times per request from two of
-        them."""
+        """Return the server's counters for the model; `triton_model.between` computes times from two of them."""
         request = self._messages.ModelStatisticsRequest(name=self.target.model, version=self.target.version)
         try:
             with self._connected():

@@ -66,8 +66,7 @@ class TritonLLM(TritonHttp):
         return _Hello()
 
     def _sets(self) -> list[list[Tensor]]:
-        """Return no inputs, because the workload supplies prompts. Raise BenchError if a required input has
-        no value."""
+        """Return no inputs: the workload supplies prompts. Raise BenchError if a required input has no value."""
         name, inputs = self.model.name, [spec.name for spec in self.model.inputs]
         if self._prompt not in inputs:
             raise BenchError(

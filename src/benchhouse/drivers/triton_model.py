@@ -72,8 +72,7 @@ class ServerHttp:
         return counters(models[0]) if models else {}
 
     def ask(self, path: str, body: Any = None) -> tuple[int, Any]:
-        """Return the status and JSON of an answer. A request with a body is a POST; a body of bytes is sent
-        unchanged."""
+        """Return the status and JSON of an answer. A request with a body is a POST; bytes are sent unchanged."""
         answer = self.send(path, body if isinstance(body, bytes | None) else json.dumps(body).encode(), {})
         try:
             return answer.status, answer.json() if answer.body.strip() else {}

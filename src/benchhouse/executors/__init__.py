@@ -1,1 +1,1 @@
-"""Where jobs go. Each executor is one file and one entry point."""
+"""The executors, which run jobs. Each executor is one file and one entry point."""

@@ -121,8 +121,7 @@ class AdoExecutor(BoundExecutor):
             self._end(folder)
 
     def _end(self, folder: Path) -> None:
-        """End an operation: when the input of the process that holds it closes, that process ends all that
-        ado started."""
+        """End an operation by closing its process's input; that process then ends all that ado started."""
         process = self.operations[folder]
         assert process.stdin
         process.stdin.close()

@@ -164,7 +164,8 @@ class _Carrier:
     # -- reports ---------------------------------------------------------------------------------------------------
 
     def _send_reports(self, *, last: bool = False) -> bool:
-        """Send new reports and return whether any were sent. A report that a trial has begun waits for the next one."""
+        """Send new reports and return whether any were sent. A report that a trial has started waits for
+        the next one."""
         with contextlib.suppress(FileNotFoundError), (self._folder / REPORTS).open("rb") as file:
             file.seek(self._sent)
             text = file.read()

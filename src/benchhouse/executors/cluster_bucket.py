@@ -42,8 +42,7 @@ class BucketMirror:
     """Mirrors the files of `home` to objects in a bucket and back, for the life of an executor."""
 
     def __init__(self, home: Path, address: str, say: Callable[[str], None], environ: Mapping[str, str]) -> None:
-        """Create the mirror without sending a request. `address` is the run's own place. Raise BenchError if it is
-        invalid."""
+        """Create the mirror; send no request. `address` is the run's own place. Raise BenchError if it is invalid."""
         self.home, self.address = home, address
         self._depot = RunBucket(address, environ, say, lambda: None)
         self._say = say
@@ -66,7 +65,7 @@ class BucketMirror:
         """Fetch what slots of earlier sessions sent after their session ended, remove the rest, and return the trial
         count.
 
-        The index is written first, so that an earlier slot that is still alive sees that its session is over.
+        The index is written first, so that an earlier slot that is still alive sees that its session has ended.
         """
         if self._threads or not (self.home / LEFT).is_file():
             return 0

@@ -16,7 +16,7 @@ _ASK_S = 5.0
 class CapacityWatch:
     """Measures how long a waiting run has had no node that could hold a slot, and reports it.
 
-    A run may wait for a full cluster without limit, because the work of others ends; an empty cluster may stay empty.
+    A run may wait for a full cluster without limit, because other users' work ends; an empty cluster may stay empty.
     """
 
     def __init__(self, title: str, patience_s: float, say: Callable[[str], None]) -> None:
@@ -54,7 +54,7 @@ class CapacityWatch:
 
 
 def refuse_unless_fits(title: str, ask: SlotRequest, nodes: Sequence[ClusterNode]) -> None:
-    """Raise BenchError, with what the nodes have, if none of them could ever hold a slot."""
+    """Raise BenchError, which lists the nodes' resources, if none of the nodes could ever hold a slot."""
     fitting = _fitting(ask, nodes)
     if fitting and len(fitting) < ask.nodes:
         raise BenchError(

@@ -65,8 +65,7 @@ class ClusterGoneError(Exception):
 
 
 class ClusterEngine(Protocol):
-    """The interface that Ray, Dask, and Spark implement. A slot is one long `cluster_node.keep_slot` call, never
-    retried."""
+    """The interface for Ray, Dask, and Spark. A slot is one long `cluster_node.keep_slot` call, never retried."""
 
     def open(self, settings: Mapping[str, Any]) -> None:
         """Start our own cluster or connect to one. Raise BenchError within 15 s if an address does not answer."""
@@ -81,11 +80,10 @@ class ClusterEngine(Protocol):
         """
 
     def gone(self) -> Mapping[str, str]:
-        """Return the slots that ended since the last call, with reasons, cheaply. Raise ClusterGoneError if the cluster
-        is."""
+        """Return the slots that ended since the last call, with reasons. Raise ClusterGoneError. Calls are cheap."""
 
     def stop(self, slots: Sequence[str]) -> None:
-        """End these slots with everything they started and withdraw those that have not begun; `gone` lists them."""
+        """End these slots with everything they started and withdraw those that have not started; `gone` lists them."""
 
     def close(self) -> None:
         """End all slots, and the cluster if we started it."""

@@ -108,8 +108,7 @@ class EngineProcess(JsonProcess):
         self.send({"nodes": True})
 
     def gone(self) -> Mapping[str, str]:
-        """Return the slots that ended since the last call, with reasons; `lost` has the reason if the whole cluster is
-        gone."""
+        """Return the slots that ended since the last call, with reasons; `lost` has the reason of a lost cluster."""
         self.is_lost()
         gone, self._gone = self._gone, {}
         return gone
@@ -120,8 +119,7 @@ class EngineProcess(JsonProcess):
         return bool(self.lost)
 
     def close(self) -> None:
-        """End the engine, and the cluster if the run started it. A lost engine has been closing since it reported the
-        loss."""
+        """End the engine, and the cluster if the run started it. A lost engine has been closing since its report."""
         self.end(max(0.0, self._lost_at + _LOST_CLOSE_S - time.monotonic()) if self.lost else _CLOSE_S)
 
     def _await_nodes(self, limit_s: float) -> None:

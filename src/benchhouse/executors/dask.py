@@ -1,5 +1,4 @@
-"""Run trials on a Dask cluster: one that the run starts on this machine, or an existing one. See
-docs/design/dask-spark.md."""
+"""Run trials on a Dask cluster: the run's own on this machine, or an existing one. See docs/design/dask-spark.md."""
 
 import os
 from collections.abc import Mapping

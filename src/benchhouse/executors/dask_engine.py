@@ -100,7 +100,7 @@ class DaskEngine:
         return over
 
     def stop(self, slots: Sequence[str]) -> None:
-        """End slots: orders tell those that have begun, and Dask forgets them."""
+        """End slots: those that have started get an order to end, and Dask forgets them."""
         for name in slots:
             self.waiting.pop(name, None)
             if name in self.held:
@@ -166,8 +166,7 @@ class DaskEngine:
             raise ClusterGoneError("its scheduler no longer answers")
 
     def _hand_over(self) -> None:
-        """Submit slots in order, so that small slots never delay a large one indefinitely. A gang is submitted as a
-        whole."""
+        """Submit slots in order, so that small ones never delay a large one indefinitely. A gang is submitted whole."""
         for name, (slot, _) in list(self.waiting.items()):
             if name not in self.waiting:  # submitted with its gang
                 continue

@@ -129,8 +129,7 @@ class KubeRayJobs:
         return {RUN_LABEL: self.assignment.run.run_id} | ({SCENARIO_LABEL: scenario} if scenario else {})
 
     def _variables(self) -> dict[str, str]:
-        """Return benchhouse's own variables without secrets, because the whole namespace can see them. The cache is on
-        the volume."""
+        """Return our variables without secrets: the whole namespace sees them. The cache is on the volume."""
         sent = {
             name: value
             for name, value in sorted(os.environ.items())

@@ -117,8 +117,7 @@ class KubernetesExecutor(ClusterExecutor):
         self._mark.write_text(left.model_dump_json(), encoding="utf-8")
 
     def begin_run(self, servers: PodListener) -> str:
-        """Do the same for servers of the run, and pass them news of their pods. Return the uid of the object that owns
-        them."""
+        """Do the same for servers, and pass them news of their pods. Return the uid of the object that owns them."""
         self._begin_run()
         self.beat()
         self.cluster.follow(servers)
@@ -144,8 +143,7 @@ class KubernetesExecutor(ClusterExecutor):
             return None
 
     def sweep(self) -> None:
-        """Delete the objects of an earlier session of this run that was killed; one that ended normally removed its
-        mark."""
+        """Delete the objects of a killed session of this run; one that ended normally has removed its mark."""
         if not self._is_begun:
             self._delete_left()
         super().sweep()
@@ -168,8 +166,7 @@ class KubernetesExecutor(ClusterExecutor):
         return (os.environ.get("KUBECONFIG", ""), self.site.model_dump_json(), *self.needs)
 
     def _recall_look(self) -> None:
-        """Reuse the facts of an executor that just checked the same, so that no request and no registry pull is
-        repeated."""
+        """Reuse the facts of an executor that just checked the same, to repeat no request and no registry pull."""
         look = self._looks.pop(self._probe_key, None)
         if look and time.monotonic() - look.at < _LOOK_HOLDS_S:
             self.client, self._known, self._asked, self._nodes = look.client, look.known, set(look.asked), look.nodes
@@ -372,8 +369,7 @@ class KubernetesExecutor(ClusterExecutor):
         return engine
 
     def _hear(self, taken: SlotHandle, report: Mapping[str, Any]) -> None:
-        """Send a pod the Python for its trials when it reports; it is ready only once the cluster has reported its
-        place."""
+        """Send a reporting pod the Python for its trials; it is ready only once the cluster has reported its place."""
         name = taken.slot.name
         if "pod" in report:
             self._unknown[name] = None
@@ -384,8 +380,7 @@ class KubernetesExecutor(ClusterExecutor):
             super()._hear(taken, report)
 
     def python_for(self, look: Mapping[str, str]) -> list[str]:
-        """Return the command prefix that starts a Python with benchhouse in a pod, from the facts that the pod
-        reported."""
+        """Return the command prefix of a Python with benchhouse in a pod, from the facts that the pod reported."""
         if self.site.code == "image":
             if look["benchhouse"] != (ours := version("benchhouse")):
                 self.assignment.say(f"the image has benchhouse {look['benchhouse'] or 'unknown'}, this is {ours}")

@@ -154,8 +154,11 @@ class KubernetesEngine:
         return items
 
     def take_nodes(self, items: Sequence[Object] | None) -> None:
-        """Keep the nodes that accept pods. `answered` stays False if they are not conclusive: the account may not list
-        them, or an autoscaler adds nodes when pods wait."""
+        """Keep the nodes that accept pods.
+
+        `answered` stays False if they are not conclusive: the account may not list them, or an autoscaler adds nodes
+        when pods wait.
+        """
         if items is None:
             return
         site = self.pods.site
@@ -258,8 +261,7 @@ class KubernetesEngine:
             self._thread.start()
 
     def _create_anchor(self) -> str:
-        """Create the anchor and return its uid. An existing one comes from a request whose answer was lost, and owns
-        nothing."""
+        """Create the anchor and return its uid. An existing one is from a lost answer, and owns nothing."""
         manifest, path = self.pods.anchor(), self._path("configmaps")
         try:
             return str(self.client.create(path, manifest)["metadata"]["uid"])
@@ -349,7 +351,7 @@ class KubernetesEngine:
             self._note_wait(item, item.scaling or Wait(item.words.reason, item.words.text))
 
     def _last_words(self, item: SlotPod) -> PodWords:
-        """Return why a pod has ended or is gone: its own words, or why it was told to end."""
+        """Return why a pod has ended or is gone: from its status, or why it was told to end."""
         words = item.words
         if item.pod["status"].get("phase") == "Succeeded":
             return words

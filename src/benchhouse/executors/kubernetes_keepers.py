@@ -48,7 +48,7 @@ class StartedServerPod:
     folder: ServiceFolder
     spec: ServiceSpec
     reports: Tail
-    begun: bool = False  # whether its pod was told which Python to use
+    begun: bool = False  # whether its pod has received its Python
     ended: str = ""  # how its pod ended
     state: PodServerState | None = None  # the state, if only the cluster keeps the server
     pods: dict[str, Object] = field(default_factory=dict)  # by name
@@ -120,7 +120,7 @@ class KubernetesKeepers:
             return None
         try:
             secret = Addresses.model_validate_json(folder.endpoints.read_bytes()).servers[0].places["secret"]
-        except (OSError, ValueError):  # it is over, or was never up
+        except (OSError, ValueError):  # it has ended, or was never up
             return None
         server = ImageServer(self._pods(spec), spec, folder.path.name, job.name, secret, os.environ)
         state = PodServerState(folder, server, partial(_read_log, job), json.loads(job.where.get("pods", "{}")))
@@ -247,8 +247,7 @@ class KubernetesKeepers:
     # -- what they report ----------------------------------------------------------------------------------------------
 
     def _attend(self, kept: StartedServerPod) -> None:
-        """Tell the pod which Python to use once it has reported its facts, or follow a server with its own image to its
-        end."""
+        """Send the pod its Python once it has reported its facts, or follow a server with its own image to its end."""
         while kept.state and not kept.state.is_over:
             if not kept.spec.run_id:  # no watch of a run covers it
                 self._request_pods(kept)
@@ -349,6 +348,6 @@ def _read_log(job: KeeperJob, pod: str, query: Mapping[str, str]) -> str:
 
 
 def unfinished(folders: Sequence[ServiceFolder]) -> list[ServiceFolder]:
-    """Return the servers with a Job whose state does not show that they are over."""
+    """Return the servers with a Job whose state does not show that they have ended."""
     states = [(folder, read_state(folder)) for folder in folders if folder.job.is_file()]
     return [folder for folder, state in states if state is None or state.phase not in OVER]

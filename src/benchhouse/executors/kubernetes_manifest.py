@@ -89,8 +89,7 @@ class Pods:
         }
 
     def probe(self) -> Manifest:
-        """Return a Job with every field that only some servers know; as a dry run, it shows which of them a server
-        keeps."""
+        """Return a Job with every field that only some servers know; a dry run of it shows which a server keeps."""
         slot = WorkerSlot(name="probe", ask=SlotRequest(), folder="/", python=())
         everything = replace(self, known=frozenset([*_INDEXED, "suspend"]))
         job = everything.job([slot])

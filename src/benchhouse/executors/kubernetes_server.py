@@ -118,7 +118,7 @@ class ImageServer:
 
     def watchdog(self, anchor_uid: str = "") -> Manifest:
         """Return the Job that owns the rest. It ends when the orchestrator is gone, and is then deleted."""
-        patience_s = _PATIENCE_S if self.spec.alive else self.pods.site.time  # without a run: until its time is over
+        patience_s = _PATIENCE_S if self.spec.alive else self.pods.site.time  # without a run: until its time limit
         given = {"outlast": self.spec.alive, "patience_s": patience_s}
         template = self.pods.template(given, _LITTLE, self.pods.labels)
         template["spec"]["terminationGracePeriodSeconds"] = 1  # it has nothing to clean up

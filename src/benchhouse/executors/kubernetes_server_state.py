@@ -1,7 +1,7 @@
 """Translate the cluster's reports about a server with its own image into the files that a keeper would write.
 
-A restarted container or a replaced pod is not the server that was measured. The server then counts as dead, and its
-last words are reported.
+A restarted container or a replaced pod is not the server that was measured. The server then counts as dead, and the end
+of its log is reported.
 """
 
 import os
@@ -37,8 +37,7 @@ ReadLog = Callable[[str, Mapping[str, str]], str]
 
 
 class PodServerState:
-    """The state of one server. The watch reports pods, the keepers' thread reports time; `state.json` is for all
-    others."""
+    """The state of one server, from pods (by the watch) and time (by the keepers' thread); writes `state.json`."""
 
     def __init__(
         self, folder: ServiceFolder, server: ImageServer, read_log: ReadLog, uids: Mapping[str, str] | None = None

@@ -63,8 +63,7 @@ class PodWords:
 
 
 def read_pod(pod: Mapping[str, Any], earlier: str = "") -> PodWords:
-    """Return the state of a pod. `earlier` is the registry's message before the kubelet only reported that it backs
-    off."""
+    """Return the state of a pod. `earlier` is the registry's message, which later reports of the kubelet lack."""
     status = pod.get("status") or {}
     phase, reason, message = status.get("phase", ""), status.get("reason", ""), status.get("message", "")
     container = first_container(pod)

@@ -30,14 +30,13 @@ from benchhouse.schema.errors import BenchError
 
 _ANSWER_S = 10.0
 _LOOK_S, _GONE_S = 5.0, 20.0
-_TRIES = 3  # Ray gives up a node whose agents have not begun within 15 s, which happens if all cores are busy
+_TRIES = 3  # Ray gives up a node whose agents have not started within 15 s, which happens if all cores are busy
 _SHORT = 30  # characters; Ray adds about sixty, and the name of a socket may have 107
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack(">I", 0)[1:] + b"\x04\x00" + bytes(4)
 """The start of a gRPC client: the preface and empty settings. A server answers with its own settings."""
 
 IMPOSED = ("OMP_NUM_THREADS",)
-"""Variables that Ray sets for its tasks, to their number of cores. Trials get them only from `env_vars`, so that they
-are the same everywhere."""
+"""Variables that Ray sets to a task's number of cores. Trials get them only from `env_vars`, to be alike everywhere."""
 
 
 @dataclass
@@ -114,8 +113,7 @@ class RayEngine:
         self.slots[reference] = slot.name
 
     def _place_in_gang(self, slot: WorkerSlot) -> Any:
-        """Return the strategy for one bundle of a group whose bundles are on different nodes and reserved
-        all or none."""
+        """Return the strategy for a bundle of a group: bundles on different nodes, reserved all or none."""
         from ray.util.placement_group import placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -203,8 +201,7 @@ class RayEngine:
             os._exit(1)  # the main thread hangs in a call of Ray, so nothing else ends this process
 
     def _prepare_own(self) -> None:
-        """Create a folder with a short name, because names of sockets are limited, and a token, before Ray looks for
-        one."""
+        """Create a folder with a short name, for names of sockets, and a token, before Ray looks for one."""
         where = tempfile.gettempdir()
         self.own = Path(tempfile.mkdtemp(prefix="bench-ray-", dir="/tmp" if len(where) > _SHORT else where))  # noqa: S108
         if "RAY_AUTH_MODE" not in os.environ:
@@ -226,8 +223,7 @@ class RayEngine:
 
 
 def run_slot(folder: str, python: list[str], environment: dict[str, str], patience_s: float) -> str:
-    """Keep a slot on the node. Without `python`, use the interpreter of the environment that Ray has created for the
-    task."""
+    """Keep a slot on the node. Without `python`, use the interpreter that Ray has created for the task."""
     import ray
 
     cluster: Any = ray

@@ -144,8 +144,7 @@ class ClusterExecutor(QueueExecutor):
         return parked or EngineProcess.open(self.title, self.engine, self.settings(), _OPEN_S)
 
     def _outcome(self, taken: "SlotHandle") -> Outcome | None:
-        """Return the outcome of a trial whose slot is gone if the cluster reports one that needs no retry, otherwise
-        None."""
+        """Return the outcome of a trial with a lost slot if the cluster reports one that needs no retry, or None."""
         return None
 
     # -- the protocol --------------------------------------------------------------------------------------------
@@ -182,14 +181,12 @@ class ClusterExecutor(QueueExecutor):
         return "\n".join([*lines, *more_trials(jobs, trials)])
 
     def adopt(self) -> Mapping[JobId, int]:
-        """Return no jobs, because none outlives the session, but recover trials that were sealed and sent after it
-        ended."""
+        """Return no jobs, because none outlives a session, but recover trials that were sealed and sent after it."""
         self.sweep()
         return {}
 
     def sweep(self) -> None:
-        """End the slots of an earlier session, fetch the trials that it left in a bucket, and remove the rest from
-        there."""
+        """End the slots of an earlier session, fetch the trials that it left in a bucket, and remove the rest."""
         if not (self.home / LEFT).is_file():
             for folder in self.home.glob("*/"):  # a slot that still runs would see that its run is alive again
                 if folder.name not in self.slots:
@@ -260,7 +257,7 @@ class ClusterExecutor(QueueExecutor):
             unfit = next((taken for taken in idle if taken.is_ready), None)
             if time.monotonic() < self._rest_until or (len(self.slots) >= self.parallel and unfit is None):
                 return
-            if len(self.slots) >= self.parallel and unfit:  # its size differs from what is needed now
+            if len(self.slots) >= self.parallel and unfit:  # its size differs from the one needed now
                 idle.remove(unfit)
                 self._retire(unfit)
             self._take_slot(job)
@@ -364,8 +361,7 @@ class ClusterExecutor(QueueExecutor):
         return next((member for member in members if member.slot.name == name), None)
 
     def _release_partial_gangs(self, waiting: Sequence[SlotHandle]) -> None:
-        """Give back gangs that have been only partly placed for `patience_s`, because another gang may wait for their
-        nodes."""
+        """Give back gangs that are only partly placed for `patience_s`: another gang may wait for their nodes."""
         for taken in waiting:
             count = sum(member.placed is not None for member in taken.members)
             if not count:

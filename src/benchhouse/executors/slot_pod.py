@@ -1,6 +1,6 @@
 """The program of a pod: it reports its Python, receives its first order, and then keeps one slot (`cluster_node`) or
-becomes the keeper of a server. A watchdog only waits until its orchestrator is gone, so that its Job is deleted with
-what the Job owns.
+becomes the keeper of a server. A watchdog only waits until its orchestrator is gone, so that its Job and the objects
+that the Job owns are deleted.
 
 Usage: `python -m benchhouse.executors.slot_pod`. It uses only the standard library, because the image may contain
 nothing but Python, unless a bucket carries the files.
@@ -26,7 +26,7 @@ _FACTS = {
     "pod_uid": "POD_UID",
     "namespace": "POD_NAMESPACE",
 }
-_WORDS = Path("/dev/termination-log")  # the API server shows the content of this file as the pod's last words
+_WORDS = Path("/dev/termination-log")  # the API server shows the content of this file as the pod's termination message
 _LOOK_S, _BEAT_S = 0.02, 2.0
 
 

@@ -217,8 +217,10 @@ class SlurmExecutor:
         return any(state.state in ENDED for state in changed.values())
 
     def _vanished(self, task: str, arrays: Collection[str]) -> TaskState:
-        """Return the state of a task that Slurm forgot. A task that is cancelled while waiting leaves no record,
-        although the other tasks of its array do."""
+        """Return the state of a task that Slurm forgot.
+
+        A task that is cancelled while waiting leaves no record, although the other tasks of its array do.
+        """
         cancelled = _job(task) in arrays and self._log(task) is None
         return TaskState("CANCELLED", "before it began") if cancelled else _GONE
 
@@ -242,8 +244,8 @@ class SlurmExecutor:
         return JobState("pending" if known.state in WAITING else "running", reason, task)
 
     def _unsealed(self, task: str, known: TaskState) -> JobState:
-        """Return the state of a trial without a folder whose task is over. A trial of a pack that had not begun is
-        retried."""
+        """Return the state of a trial whose task ended without its folder. If its turn in a pack had not come, retry
+        it."""
         if known == _GONE:
             return JobState("done", f"Slurm no longer knows job {task}", task)
         reason = known.ended(task)
@@ -253,12 +255,11 @@ class SlurmExecutor:
             reason = f"{reason}: {line}"
         outcome = _FINAL.get(known.state)
         if known.state == "TIMEOUT" and self._sizes[task] > 1:
-            outcome = None  # it had not begun, or only just
+            outcome = None  # it had not started, or only just
         return JobState("done", reason, task, outcome)
 
     def _last_line(self, task: str) -> str:
-        """Return the last line of a task that could not even begin, for example because its Python or image
-        is missing."""
+        """Return the last line of a task that could not even start, for example because its Python is missing."""
         path = self._log(task)
         try:
             lines = path.read_text(errors="replace").strip().splitlines() if path else []
@@ -267,7 +268,7 @@ class SlurmExecutor:
         return next((line for line in reversed(lines) if not line.startswith(("slurmstepd", "srun:"))), "")
 
     def _log(self, task: str) -> Path | None:
-        """Return the file with a task's standard error; None if the task has not begun."""
+        """Return the file with a task's standard error; None if the task has not started."""
         name, index = self._names[_job(task)], task.partition("_")[2]
         job = SubmissionFolder(self.run.jobs / name.rpartition("-")[2]).job_of(index)
         return self.run.job_logs / f"{name}_{job}.err" if job else None

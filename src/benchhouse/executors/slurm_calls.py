@@ -43,8 +43,7 @@ def check_script(script_text: str) -> None:
 
 
 def states(names: Iterable[str]) -> dict[str, TaskState]:
-    """Return the tasks of the jobs with these names that Slurm's controller still knows, by `JOB_INDEX`,
-    with one call."""
+    """Return the tasks of the jobs with these names that Slurm's controller still knows, by `JOB_INDEX`."""
     options = ["--noheader", "--array", "--states=all", f"--name={','.join(names)}", "--format=%i|%T|%r|%N"]
     tasks = {}
     for line in _call(["squeue", *options]).splitlines():

@@ -69,8 +69,7 @@ class SlurmKeepers:
         return put_together(flags, self._site, True, f"{command} >> {path}/{folder.log.name} 2>&1")
 
     def beside(self, folder: ServiceFolder) -> list[str]:
-        """Return the start of a command that runs as a step within the job's allocation, even if the node is full or
-        exclusive."""
+        """Return the start of a command that runs as a step within the job, even on a full or exclusive node."""
         job = job_of(folder)
         assert job is not None
         options = ("--overlap", "--unbuffered", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--chdir=/tmp")
@@ -135,7 +134,7 @@ class SlurmKeepers:
 
 
 def alive(services: Path) -> Iterator[tuple[ServiceFolder, KeeperJob, bool]]:
-    """Yield the run's servers whose job is not over, and whether the keeper itself has begun."""
+    """Yield the run's servers whose job has not ended, and whether the keeper itself has started."""
     for path in sorted(services.glob("*")):
         folder = ServiceFolder(path)
         state, job = read_state(folder), job_of(folder)

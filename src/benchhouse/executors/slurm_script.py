@@ -12,7 +12,7 @@ from benchhouse.schema.resources import Resources, gres_counts, is_gpu
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.site import Site
 
-WARNING_S = 30  # this long before its time is over, a task gets a signal, so that its trial can be sealed as `timeout`
+WARNING_S = 30  # this long before its time limit, a task gets a signal, so that its trial can be sealed as `timeout`
 _SLACK_S = 90.0  # Slurm may send the signal up to a minute too early
 
 
@@ -28,7 +28,7 @@ class Array:
     folder: Path
     logs: Path
     delay_s: float = 0.0
-    after: Sequence[str] = ()  # jobs that must have begun before
+    after: Sequence[str] = ()  # jobs that must have started before
     labels: Sequence[str] = ()
 
 
@@ -104,8 +104,7 @@ def request(resources: Resources, scenario: Scenario, site: Site, together: int 
 
 
 def _gres(resources: Resources, site: Site) -> Iterator[tuple[str, int]]:
-    """Yield the scenario's resources, with GPUs named as in the scenario or the site; `gpus` may vary
-    between trials."""
+    """Yield the scenario's resources; GPUs are named as in the scenario or the site, and vary between trials."""
     asked = gres_counts(resources.gres or "")
     gpu = next((kind for kind, _ in asked if is_gpu(kind)), site.slurm.gres)
     if resources.gpus:
@@ -130,8 +129,7 @@ def clock(seconds: float) -> str:
 
 
 def quoted(path: Path) -> str:
-    """Return a path as sbatch reads it in an #SBATCH line, which supports double quotes and treats % as a
-    placeholder."""
+    """Return a path as sbatch reads it in an #SBATCH line, with double quotes and with % as a placeholder."""
     text = str(path)
     if any(character in text for character in '"\\\n\r'):
         raise BenchError(

@@ -62,8 +62,7 @@ class SparkExecutor(ClusterExecutor):
         return super().submit(jobs)
 
     def nodes(self) -> Sequence[ClusterNode]:
-        """Return the nodes, if possible without starting anything, because an application's size is fixed
-        at its start."""
+        """Return the nodes, if possible without starting an application, whose size is fixed at its start."""
         if cluster := LOCAL_CLUSTER.fullmatch(self.address):
             cores, memory = int(cluster["cores"]), int(cluster["megabytes"]) << 20
             return [ClusterNode(name=f"worker {at}", cpus=cores, memory=memory) for at in range(int(cluster["nodes"]))]

@@ -2,7 +2,7 @@
 
 The request of an application is fixed at its start: `spark.task.cpus` and the executor size are those of a trial.
 Spark's own retries cannot be disabled without ending the whole job with its first lost task. A retry notices that its
-slot has begun before, and ends at once.
+slot was started before, and ends at once.
 """
 
 import contextlib
@@ -91,8 +91,7 @@ class SparkEngine:
             ) from error
 
     def nodes(self) -> Sequence[ClusterNode]:
-        """Return the cluster's workers; if the cluster does not list them, this application's executors, if
-        it has any."""
+        """Return the cluster's workers; if it does not list them, this application's executors, if any."""
         first, self.looked = not self.looked, True
         if not self.standalone and not LOCAL_CLUSTER.fullmatch(self.master):
             return [this_machine(self.master)]
@@ -172,7 +171,8 @@ class SparkEngine:
         batch.ended = True
 
     def _ended(self, batch: SparkJob) -> dict[str, str]:
-        """Return the slots whose first attempt is over, with reasons. Later attempts are Spark's own and do nothing."""
+        """Return the slots whose first attempt has ended, with reasons. Later attempts are Spark's own and
+        do nothing."""
         if batch.ended:
             reason = batch.error or "its Spark job has ended"
             ended = {slot.name: reason for slot in batch.slots if slot.name not in batch.over}
@@ -197,8 +197,7 @@ class SparkEngine:
         return [executor for executor in executors if executor.id() != "driver"]
 
     def _check_cluster(self) -> None:
-        """Raise ClusterGoneError if the application has ended, or if both master and executors are gone for
-        too long."""
+        """Raise ClusterGoneError if the application has ended, or master and executors are gone for too long."""
         if self.context._jsc.sc().isStopped():
             raise ClusterGoneError("Spark has ended the application")
         if not self.standalone or self._executors() or not unanswered(self.master, {}, 3.0):
@@ -213,8 +212,7 @@ def _listed(sequence: Any) -> list[Any]:
 
 
 def essence(message: str) -> str:
-    """Return the most informative line of a Java exception: the last of a wrapped Python traceback, otherwise the
-    first."""
+    """Return the most informative line of a Java exception: the last of a wrapped Python traceback, or the first."""
     lines = [line for line in message.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
     wraps = len(lines) > 1 and lines[0].endswith("(most recent call last):")
     return lines[wraps].strip()[:300] if lines else ""

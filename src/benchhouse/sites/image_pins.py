@@ -27,8 +27,8 @@ class PinnedReference:
     digest: str
     """The pinned digest, sha256:...; empty if it is not pinned."""
     state: Literal["pinned", "kept", "updated", "unchanged", "moved", "failed"]
-    """pinned: newly; kept: unchanged; updated: to the tag's current digest; unchanged, moved: results of a check;
-    failed: see `message`."""
+    """The result. kept: as before; updated: to the tag's current digest; unchanged, moved: checked; failed:
+    `message`."""
     current: str = ""
     """moved: the tag's current digest."""
     source: str = ""

@@ -48,8 +48,7 @@ def pull(
     lock: ImageLock = ImageLock(),  # noqa: B008 - frozen
     note: Callable[[str], None] = print,
 ) -> PinnedImage:
-    """Pull an image from a registry by digest. The lock resolves a tag; without an entry, its current
-    digest is used."""
+    """Pull an image from a registry by digest; a tag means the digest of the lock, otherwise its current one."""
     _refuse_in_job("pulled")
     if "://" in source.removeprefix("docker://"):
         raise BenchError(f"{source!r} is not docker://NAME", "other sources: bench images add FILE.sif")

@@ -147,8 +147,7 @@ class _Questions:
                     self.answers.tell(f"may {verb} {right.api}", state, "no", why)
 
     def _is_foreign(self, right: Right) -> bool:
-        """Return whether the right is not needed here: no server names are created, or the cluster does not have the
-        API."""
+        """Return whether the right is unused here: no server names are created, or the cluster lacks the API."""
         if right.level == "endpoints":
             return bool(right.group) and self._look_at(f"/apis/{right.group}")[0] is None
         return right.resource == "services" and not self.site.names

@@ -25,8 +25,7 @@ class ServerLookup:
     """Finds one server, repeatedly if needed."""
 
     def __init__(self, client: KubeClient, server: NamedServer, namespace: str, endpoint: str | None = None) -> None:
-        """Create the lookup. `namespace` is the default of the server's; `endpoint` is the scenario's own, if it has
-        one."""
+        """Create the lookup. `namespace` is the default of the server's; `endpoint` is the scenario's own, or None."""
         self._client, self.server, self._endpoint = client, server, endpoint
         self.namespace = server.namespace or namespace
         self._labels: Mapping[str, str] = {}

@@ -24,8 +24,7 @@ def cache() -> Path:
 
 
 def nexus(given: str | Path | None, *starts: Path) -> Path | None:
-    """Return the root of the nexus: `given`, $BENCH_NEXUS, or the nearest at or above `starts`; None if
-    there is none."""
+    """Return the root of the nexus: `given`, $BENCH_NEXUS, or the nearest at or above `starts`; None without one."""
     from benchhouse.catalog.nexus_root import find_nexus
 
     path = find_nexus(given, os.environ, *starts)

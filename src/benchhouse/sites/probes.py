@@ -51,7 +51,7 @@ class ProbedSite:
 
 
 def probe(workspace: WorkspaceFolder, site: Site, network: bool, job: bool) -> ProbedSite:
-    """Run all checks. `network` adds a check of the internet, `job` runs one on a compute node for what is not here.
+    """Run all checks. `network` adds a check of the internet, `job` a job on a compute node for missing programs.
 
     `site` is the current profile, which supplies facts that only people know, such as modules.
     """

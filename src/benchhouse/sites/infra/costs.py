@@ -33,9 +33,9 @@ class Cost:
     as_of: str
     """When the prices were valid; empty if nothing is charged."""
     region: str
-    """Where the prices are valid."""
+    """The region of the prices."""
     notes: list[str]
-    """What the sums leave out."""
+    """Costs that the sums do not include."""
 
 
 def estimate(request: InfraRequest, prices: PriceTable) -> Cost:

@@ -39,7 +39,7 @@ class InfraFolder:
         self._book = path / MANIFEST
 
     def manifest(self) -> InfraManifest | None:
-        """Return the record of what was written here; None if nothing was."""
+        """Return the record of the files written here; None if there is none."""
         try:
             text = self._book.read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
@@ -112,8 +112,7 @@ class InfraFolder:
         return moved
 
     def remove(self, manifest: InfraManifest) -> list[str]:
-        """Remove the files that are still as they were written, and the record last. Return the names of those that
-        stay."""
+        """Remove the files that are unchanged since they were written, then the record. Return the remaining names."""
         sweep_temporaries(self.path)
         for name, _ in self._ours(manifest.files):
             (self.path / name).unlink(missing_ok=True)

@@ -38,8 +38,7 @@ def _program(name: str) -> str:
 
 
 def run(commands: Sequence[Command], note: Callable[[str], None]) -> None:
-    """Run the commands in order; raise BenchError at the first that fails. After Ctrl-C, which they receive too, wait
-    for a clean end."""
+    """Run the commands in order; raise BenchError at the first that fails. After Ctrl-C, wait for a clean end."""
     for command in commands:
         note(f"$ {' '.join(command)}")
         interrupted = False

@@ -30,8 +30,7 @@ Command = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ProvisioningCommands:
-    """The commands that create and remove the infrastructure. `{tofu}` is OpenTofu or Terraform, whichever is
-    installed."""
+    """The commands that create and remove the infrastructure. `{tofu}` is the installed OpenTofu or Terraform."""
 
     create: tuple[Command, ...]
     destroy: tuple[Command, ...]
