@@ -49,7 +49,7 @@ def skipping(name: str) -> Iterator[None]:
     """Log an exception, so that an experiment that ado cannot take does not affect the others."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - a stranger's module or inputs may raise anything
+    except Exception as error:  # noqa: BLE001 - a foreign module or its inputs may raise anything
         logging.getLogger("benchhouse").warning("%s is not offered to ado: %s: %s", name, type(error).__name__, error)
 
 

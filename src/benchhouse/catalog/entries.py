@@ -22,8 +22,8 @@ class EntryPointLine(NamedTuple):
 
 
 def entries(group: str) -> tuple[EntryPointLine, ...]:
-    """Return the lines of `benchhouse.<group>`, sorted. If a distribution is on the path twice, the first
-    one counts."""
+    """Return the lines of `benchhouse.<group>`, sorted. For a distribution that is on the path twice, the
+    first counts."""
     return tuple(sorted(installed().get(f"benchhouse.{group}", ())))
 
 

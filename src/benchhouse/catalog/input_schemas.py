@@ -157,7 +157,7 @@ class _Maker:
     def _union(self, members: Any) -> Any:
         quantity = next((_QUANTITIES[item["format"]] for item in members if item.get("format") in _QUANTITIES), None)
         if quantity is None:
-            return Union[tuple(self.hint(item) for item in members)]  # noqa: UP007 - the members are known only now
+            return Union[tuple(self.hint(item) for item in members)]  # noqa: UP007 - the members are known only at run time
         return quantity | None if any(item.get("type") == "null" for item in members) else quantity
 
     def _referred(self, reference: str) -> Any:

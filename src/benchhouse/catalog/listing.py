@@ -66,8 +66,7 @@ class Listed:
     declaration: dict[str, Any] = field(default_factory=dict)  # then also: schemas of its inputs, digest of its code
 
     def code(self) -> "Experiment":
-        """Return the experiment for planning. One of ado's is made from its description, because importing
-        ado is slow."""
+        """Return the experiment for planning. One of ado's is made from its description, as importing ado is slow."""
         if self.bridge:
             from benchhouse.catalog.ado import declare
 
@@ -184,7 +183,7 @@ def _describe(entry: EntryPointLine, whole: bool = False) -> dict[str, Any]:
         items = _describe_ado(entry) if is_ado else [_describe_one(entry, item, whole) for item in load_entry(entry)]
         if whole and is_ado:
             items = [item | {"declaration": _digest_of_code(item)} for item in items]
-    except BaseException as error:  # noqa: BLE001 - a stranger's module may raise anything, SystemExit too
+    except BaseException as error:  # noqa: BLE001 - a foreign module may raise anything, even SystemExit
         reason = f"{type(error).__name__}: {error}"
         if is_ado and isinstance(error, ModuleNotFoundError) and error.name == "ado":
             reason = "ado is not installed: pip install 'benchhouse[ado]'"
@@ -223,7 +222,7 @@ def _describe_one(entry: EntryPointLine, item: "Experiment", whole: bool) -> dic
     described = _broken(entry, None) | {"name": item.name, "version": item.version, "description": item.description}
     try:
         _ = item.workload_model, item.target_model
-    except Exception as error:  # noqa: BLE001 - a stranger's annotations may raise anything
+    except Exception as error:  # noqa: BLE001 - foreign annotations may raise anything
         return described | {"broken": f"its inputs can't be understood: {type(error).__name__}: {error}"[:2000]}
     declaration = {"declaration": _digest_of_code(described) | _declaration(item)} if whole else {}
     return (
@@ -286,7 +285,7 @@ def _fork_and_describe(todo: Sequence[EntryPointLine], whole: bool) -> tuple[lis
             silence = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1, 2):
                 os.dup2(silence, descriptor)
-            sys.stdout = sys.stderr = open(silence, "w", closefd=False)  # noqa: SIM115 - they need not be 1 and 2
+            sys.stdout = sys.stderr = open(silence, "w", closefd=False)  # noqa: SIM115 - the streams need not be descriptors 1 and 2
             for entry in todo:
                 os.write(writer, json.dumps(_describe(entry, whole)).encode() + b"\n")
         finally:  # a fork must not return to the caller's code or run its atexit handlers, which are the parent's
@@ -331,7 +330,7 @@ def _have_changed(files: dict[str, str]) -> bool:
 @functools.cache
 def _stamp(path: str) -> str:
     try:
-        status = os.stat(path)  # noqa: PTH116 - many of these: by Path each takes three times as long
+        status = os.stat(path)  # noqa: PTH116 - called often, and Path takes three times as long
     except OSError:
         return ""
     return f"{status.st_mtime_ns}:{status.st_size}"

@@ -262,8 +262,7 @@ class _NexusReader:
 
 
 def refuse_leaving(path: Path, boundary: Path) -> None:
-    """Raise BenchError for a link that leads out of `boundary`, so that a package cannot expose someone
-    else's files."""
+    """Raise BenchError for a link that leads out of `boundary`: a package must not expose someone else's files."""
     if not path.resolve().is_relative_to(boundary.resolve()):
         message = f"{path} is a link that leads out of {boundary}: to {quote(str(path.resolve()))}"
         raise BenchError(message, "put a copy there instead of the link")

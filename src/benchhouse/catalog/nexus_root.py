@@ -20,8 +20,7 @@ def holds_models_benchmark(folder: Path) -> bool:
 
 
 def find_nexus(given: str | Path | None, environ: Mapping[str, str], *starts: Path) -> Path | None:
-    """Return the root as given (`--nexus`, $BENCH_NEXUS), or the nearest at or above `starts`; None if
-    there is none."""
+    """Return the root as given (`--nexus`, $BENCH_NEXUS), or the nearest at or above `starts`; None without one."""
     if named := given or environ.get("BENCH_NEXUS"):
         root = Path(named)
         if not (root / "packages").is_dir():

@@ -55,8 +55,7 @@ def list_recipes(*folders: Path) -> tuple[list[FoundRecipe], list[BenchError]]:
 
 
 def _files(folders: tuple[Path, ...]) -> list[Path]:
-    """Return non-empty files: for `bench servers show NAME > recipes/NAME.yaml`, the shell first creates an
-    empty one."""
+    """Return non-empty files: before `bench servers show NAME > recipes/NAME.yaml`, the shell creates an empty one."""
     paths = [path for folder in folders for path in sorted(folder.glob("*")) if path.suffix in _SUFFIXES]
     return [path for path in paths if path.is_file() and path.stat().st_size]
 

@@ -57,8 +57,7 @@ class Milvus(shared.DatabaseDriver):
         self.version = self._call(lambda: self._client.get_server_version(timeout=shared.CONNECT_S))
 
     def _check_reachable(self) -> None:
-        """Raise CallFailed if nothing listens: pymilvus does not distinguish closed ports, unknown names,
-        and silence."""
+        """Raise CallFailed if nothing listens: pymilvus does not distinguish closed ports, unknown names, silence."""
         parts = urlsplit(self._address)
         try:
             with socket.create_connection((parts.hostname or "", parts.port or _PORT), timeout=shared.CONNECT_S):

@@ -66,8 +66,7 @@ class OpenAI:
         )
 
     def request(self, item: Any) -> bytes:
-        """Return a request. `item`, or each item of a batch, has `as_messages()` or `as_text()`, and
-        `output_tokens`."""
+        """Return a request. `item`, or each one of a batch, has `as_messages()` or `as_text()`, and `output_tokens`."""
         prompt: dict[str, Any]
         if self._batch > 1:
             tokens = max((part.output_tokens or 0 for part in item), default=0)

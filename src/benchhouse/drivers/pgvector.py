@@ -162,7 +162,7 @@ class PgVector(shared.Driver):
             self._do("SELECT set_config('hnsw.ef_search', %s, false)", [str(k)])
         where = "WHERE label < $2::int " if filtered else ""
         order = f"ORDER BY vector {_OPERATORS[self._collection.distance][0]} $1::vector LIMIT {int(k)}"
-        query = f"SELECT ARRAY(SELECT id FROM {{table}} {where}{order})"  # noqa: S608 - of our own words and numbers
+        query = f"SELECT ARRAY(SELECT id FROM {{table}} {where}{order})"  # noqa: S608 - only our own words and numbers
         text = self._sql(query).as_string(self._connection)
         name = f"search_{k}_{filtered:d}".encode()
         self._ask(lambda: self._raw.send_prepare(name, text.encode()))

@@ -9,8 +9,7 @@ _LOCATION = re.compile(rb"\r\nlocation[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 
 
 def refusal(exchange: Exchange, message: str) -> CallResult:
-    """Return the result of a failed answer: `message` is the server's own; a redirect, never followed, has
-    its target."""
+    """Return the result of a failed answer. `message` is the server's own; a redirect, not followed, has its target."""
     if not 300 <= exchange.status < 400:
         return CallResult(error=f"http_{exchange.status}", detail=message[:DETAIL_CHARACTERS])
     location = _LOCATION.search(exchange.head)

@@ -31,7 +31,7 @@ __all__ = ["TritonHttp", "TritonTarget"]
 
 _HEADER_LENGTH = re.compile(rb"\ninference-header-content-length:\s*(\d+)", re.IGNORECASE)
 _MOST_SEEN, _LONGEST_SEEN = 1024, 4096
-_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it by name
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps named shared memory
 _ALIGNMENT = 64
 
 

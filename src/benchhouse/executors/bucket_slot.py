@@ -87,7 +87,7 @@ class _Carrier:
             self._look()
             if self._index.get("session") == self._session:  # otherwise nothing would remove the reports
                 self._send_reports(last=True)
-        except Exception as error:  # noqa: BLE001 - a thread: what ends it unseen would be waited for without end
+        except Exception as error:  # noqa: BLE001 - an unnoticed end of the thread would be waited for forever
             self.problem = error.message if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
             _say(self.problem)
             self._order({"end": f"the bucket: {self.problem}"})
@@ -164,8 +164,7 @@ class _Carrier:
     # -- reports ---------------------------------------------------------------------------------------------------
 
     def _send_reports(self, *, last: bool = False) -> bool:
-        """Send new reports and return whether any were sent. A report that a trial has started waits for
-        the next one."""
+        """Send new reports; return whether any were sent. A report that a trial has started waits for the next one."""
         with contextlib.suppress(FileNotFoundError), (self._folder / REPORTS).open("rb") as file:
             file.seek(self._sent)
             text = file.read()

@@ -134,7 +134,7 @@ class BucketMirror:
             work()
         except BenchError as error:
             self._problem = self._told(error) if isinstance(error, S3Refused) else error
-        except Exception as error:  # noqa: BLE001 - what ends a thread unseen would be waited for without end
+        except Exception as error:  # noqa: BLE001 - an unnoticed end of the thread would be waited for forever
             self._problem = self._told(error if isinstance(error, OSError) else S3Refused("", repr(error)))
 
     def _send(self) -> None:

@@ -52,7 +52,7 @@ class OpenEngine(Protocol):
 class EngineProcess(JsonProcess):
     """The process of one opened cluster; `_parked` holds those that executors of this process have just given back."""
 
-    _parked: dict[str, "EngineProcess"] = {}  # noqa: RUF012 - of the process: a run is checked, then begun
+    _parked: dict[str, "EngineProcess"] = {}  # noqa: RUF012 - per process: a run is checked, then started
 
     def __init__(self, title: str, module: str, settings: Mapping[str, Any]) -> None:
         super().__init__([sys.executable, "-m", module], new_session=True)

@@ -13,7 +13,7 @@ class JsonProcess:
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str] | None = None, *, new_session: bool = False
     ) -> None:
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would stop it once it is full
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - an unread pipe would block it once it is full
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -193,7 +193,7 @@ class Pods:
         if site.restricted:
             pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = True
             pod["volumes"].append({"name": "tmp", "emptyDir": {}})
-            mounts.append({"name": "tmp", "mountPath": "/tmp"})  # noqa: S108 - where the pod has it
+            mounts.append({"name": "tmp", "mountPath": "/tmp"})  # noqa: S108 - a path inside the pod
         if self.scratch:
             pod["volumes"].append({"name": "files", "emptyDir": {}})
             mounts.append({"name": "files", "mountPath": self.scratch})

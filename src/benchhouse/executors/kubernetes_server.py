@@ -23,7 +23,7 @@ from benchhouse.schema.service import ServiceSpec
 CONTAINER = "server"
 START = "benchhouse.dev/start"  # label that identifies one start of a server
 _FOLDER = "/benchhouse"  # {folder}
-_SECRET = "BENCHHOUSE_SECRET"  # noqa: S105 - its name
+_SECRET = "BENCHHOUSE_SECRET"  # noqa: S105 - the name of a variable
 _FIRST_PORT = 8000
 _NOBODY = 65534
 _PATIENCE_S, _GRACE_S = 30.0, 10
@@ -165,7 +165,7 @@ class ImageServer:
         return str(pod["status"]["podIP"])
 
     def _hidden(self) -> dict[str, str]:
-        places, recipe = self.places("0.0.0.0"), self.recipe  # noqa: S104 - of its pod
+        places, recipe = self.places("0.0.0.0"), self.recipe  # noqa: S104 - inside its pod
         hidden = {_SECRET: self.secret}
         hidden |= {_variable(name): places[name] for name, text in self.chosen.items() if self._is_secret(name, text)}
         hidden |= {

@@ -66,14 +66,14 @@ def _keep(given: Mapping[str, Any], folder: Path, facts: Mapping[str, str]) -> i
     if given.get("keeps"):
         os.environ.update(given["environment"])
         command = [*begin["python"], "-m", "benchhouse.worker", "--keep", str(folder)]
-        os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
+        os.execvp(command[0], command)  # noqa: S606 - deliberately without a shell
     print(keep_slot(str(folder), begin["python"], given["environment"], facts, given["patience_s"]))
     return 0
 
 
 def _unfit(given: Mapping[str, Any], folder: Path, node: str) -> str:
     """Return why nothing can begin here; empty if it can."""
-    if sys.version_info < (3, 11):  # noqa: UP036 - whatever the image has
+    if sys.version_info < (3, 11):  # noqa: UP036 - depends on the image
         return f"the image has Python {platform.python_version()}, and trials need 3.11 or newer"
     if not folder.is_dir():
         return f"{folder} can't be seen in the pod on {node}: the claim must be the volume that this path lies on"

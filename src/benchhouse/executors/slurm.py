@@ -244,8 +244,7 @@ class SlurmExecutor:
         return JobState("pending" if known.state in WAITING else "running", reason, task)
 
     def _unsealed(self, task: str, known: TaskState) -> JobState:
-        """Return the state of a trial whose task ended without its folder. If its turn in a pack had not come, retry
-        it."""
+        """Return the state of an unsealed trial whose task has ended. If its turn had not come, it is retried."""
         if known == _GONE:
             return JobState("done", f"Slurm no longer knows job {task}", task)
         reason = known.ended(task)

@@ -104,7 +104,7 @@ def request(resources: Resources, scenario: Scenario, site: Site, together: int 
 
 
 def _gres(resources: Resources, site: Site) -> Iterator[tuple[str, int]]:
-    """Yield the scenario's resources; GPUs are named as in the scenario or the site, and vary between trials."""
+    """Yield the scenario's resources, with GPUs named as there or in the site; `gpus` may vary between trials."""
     asked = gres_counts(resources.gres or "")
     gpu = next((kind for kind, _ in asked if is_gpu(kind)), site.slurm.gres)
     if resources.gpus:

@@ -171,8 +171,7 @@ class SparkEngine:
         batch.ended = True
 
     def _ended(self, batch: SparkJob) -> dict[str, str]:
-        """Return the slots whose first attempt has ended, with reasons. Later attempts are Spark's own and
-        do nothing."""
+        """Return the slots whose first attempt has ended, with reasons. Later attempts, by Spark, do nothing."""
         if batch.ended:
             reason = batch.error or "its Spark job has ended"
             ended = {slot.name: reason for slot in batch.slots if slot.name not in batch.over}

@@ -28,7 +28,7 @@ class PinnedReference:
     """The pinned digest, sha256:...; empty if it is not pinned."""
     state: Literal["pinned", "kept", "updated", "unchanged", "moved", "failed"]
     """The result. kept: as before; updated: to the tag's current digest; unchanged, moved: checked; failed:
-    `message`."""
+    `message`"""
     current: str = ""
     """moved: the tag's current digest."""
     source: str = ""

@@ -28,7 +28,7 @@ class Accounts:
 
 
 def read_partitions(text: str) -> tuple[dict[str, Partition], str]:
-    """Return the partitions by name, and the default one. The largest of different nodes counts for requests."""
+    """Return the partitions by name, and the default. The largest of unequal nodes counts: jobs may request it."""
     rows: dict[str, list[tuple[int, int, int, float | None]]] = {}
     default = ""
     for line in text.splitlines():

@@ -104,7 +104,8 @@ def _quotas(place: Path, mount: Mount) -> Iterator[Room]:
 
 
 def _row(figures: list[str], basis: str) -> Iterator[Room]:
-    """Yield the room of a row of `lfs quota` or `quota`: kilobytes used, soft, hard, grace; the same for files."""
+    """Yield the room of a row of `lfs quota` or `quota`: used kB, soft, hard, grace; the same for files. 0:
+    no limit."""
     plain = [item.strip("*[]") for item in figures[:_FIGURES]]
     if len(plain) < _FIGURES or not all(plain[at].isdecimal() for at in (0, 1, 2, 4, 5, 6)):
         return

@@ -38,7 +38,10 @@ def _program(name: str) -> str:
 
 
 def run(commands: Sequence[Command], note: Callable[[str], None]) -> None:
-    """Run the commands in order; raise BenchError at the first that fails. After Ctrl-C, wait for a clean end."""
+    """Run the commands in order; raise BenchError at the first that fails.
+
+    They receive Ctrl-C too: wait until they have ended cleanly.
+    """
     for command in commands:
         note(f"$ {' '.join(command)}")
         interrupted = False
