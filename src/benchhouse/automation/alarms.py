@@ -1,4 +1,4 @@
-"""Alarms: values beyond a limit, reported once to their recipients, and once more when the alarm is over.
+"""Alarms: values beyond a limit, reported once to their recipients, and once more when the alarm ends.
 
 The state is a journal of lines. A channel that failed or was quiet is tried again at the next check: delivery is at
 least once, and only of the newest state.
@@ -172,8 +172,7 @@ def _speak(workspace: WorkspaceFolder, line: Notice) -> Notice:
 
 
 def _stand_all(workspace: WorkspaceFolder, rules: Sequence[AlarmRule]) -> list[AlarmState]:
-    """Return the states of alarms. The tables are opened once for all, because opening costs as much as several
-    queries."""
+    """Return the states of alarms. The tables are opened once for all: opening costs as much as several queries."""
     if not rules:
         return []
     with Warehouse.open(workspace) as warehouse, Summaries.of(warehouse) as summaries:

@@ -127,8 +127,7 @@ def _comment(thread: GitHubThread, token: str, message: Message) -> None:
 
 
 def _markdown(message: Message) -> tuple[str, str]:
-    """Return the text with Markdown, commands, and mentions escaped, except for our links, and the marker that
-    identifies it."""
+    """Return the text with everything but our links escaped from Markdown, and the marker that identifies it."""
     links = {item.get("link") for item in (message, *message.get("messages", ()))} - {None}
     lines = [f"<{line}>" if line in links else plain(line) for line in message["text"].splitlines()]
     digest = hashlib.sha256(json.dumps([message[key] for key in ("alarm", "state", "text")]).encode()).hexdigest()

@@ -75,8 +75,7 @@ def cron_job(run: CronRun, settings: KubernetesSite, version: tuple[int, int]) -
 
 
 def cron_name(scenario: str) -> str:
-    """Return the name for a scenario, which is constant and unique: a CronJob that is rendered again replaces the old
-    one."""
+    """Return the unique, constant name for a scenario: a CronJob that is rendered again replaces the old one."""
     plain = re.sub(r"[^a-z0-9]+", "-", scenario.lower()).strip("-")
     if plain == scenario and len(plain) <= _LONGEST - 6:
         return f"bench-{plain}"

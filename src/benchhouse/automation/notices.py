@@ -107,8 +107,7 @@ def deliver(
 
 
 def waiting_for(journal: Sequence[Notice], moment: datetime) -> dict[str, list[Notice]]:
-    """Return by channel what was queued in the last days and not delivered since; per cause only the newest
-    sentence."""
+    """Return by channel what was queued in the last days and not delivered; per cause only the newest sentence."""
     waiting: dict[str, dict[str, Notice]] = {}
     for line in journal:
         if line.action == "queued" and moment - datetime.fromisoformat(line.time) < _KEPT:

@@ -1,5 +1,4 @@
-"""A badge as SVG: a name and a value side by side, with a description for screen readers, without scripts or style
-sheets."""
+"""A badge as SVG: a name and a value side by side, with a text for screen readers, without scripts or style sheets."""
 
 import unicodedata
 
@@ -49,7 +48,7 @@ def _text(text: str, left: int, width: int) -> Markup:
 
 
 def _cut(text: str, longest: int = _LONGEST) -> str:
-    """Return shortened text without characters that are invisible or change the writing direction: here they can only
+    """Return shortened text without characters that are invisible or change the writing direction, as both can
     deceive."""
     plain = "".join(sign for sign in text if unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"

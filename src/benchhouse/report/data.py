@@ -50,7 +50,7 @@ _MESSAGES_PER_WARNING = 3
 _LOG_TAILS = 100
 _LONGEST_TITLE = 100  # limit on the characters of a folder's name
 LARGE = 250
-"""The number of points above which curves are unreadable: a report shows leaders and spread, and keeps leading
+"""The number of points above which a report shows leaders and spread instead of curves, and keeps leading
 statistics."""
 _MOST_METRICS = 3
 _MOST_TESTS = 3

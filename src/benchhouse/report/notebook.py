@@ -27,8 +27,7 @@ _CELL = "white-space:nowrap;vertical-align:top;text-align:"
 def table_html(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Markup:
-    """Return a table, with a head only if a column has a name; beyond MOST_ROWS it shows the first rows and the number
-    of others."""
+    """Return a table, with a head only if a column has a name; beyond MOST_ROWS, rows are left out and counted."""
     rows = list(rows)
     aligned = [_CELL + ("right" if column in right else "left") for column in columns]
     head = tag("tr", *(tag("th", column, style=style) for column, style in zip(columns, aligned, strict=True)))

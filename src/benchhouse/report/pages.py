@@ -1,5 +1,4 @@
-"""A short document as blocks, written as one HTML file that opens offline and as Markdown, with the same text in
-both."""
+"""A short document as blocks, written as one offline HTML file and as Markdown, with the same text in both."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

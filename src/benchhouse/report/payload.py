@@ -112,10 +112,10 @@ def _curves(data: ReportData, index: dict[tuple[str, str, str], str]) -> dict[st
 
 
 def tradeoff(points: Sequence[Point], columns: Sequence[PointNumber]) -> list[int] | None:
-    """Return the first two metrics with a direction that vary and don't merely restate each other; None if there are
-    none."""
+    """Return the places of the first two metrics that vary and don't merely restate each other, or else of the first
+    two; None for fewer than two."""
     leading = [at for at, column in enumerate(columns) if column.primary] or list(range(len(columns)))
-    # One statistic represents its metric: the tail of a latency tells nothing new if its mean does not.
+    # One statistic represents its metric: the tail of a latency adds nothing if its mean does not.
     usable = list({columns[at].metric: at for at in reversed(leading)}.values())[::-1]
     pairs = list(combinations(usable, 2))
     values: dict[int, list[float | None]] = {}
@@ -157,8 +157,8 @@ def axis_values(point: Point, *, several_runs: bool) -> dict[str, Any]:
 
 
 def varying_axes(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return axes with more than one value, each with its values in order; a target that only repeats an axis is left
-    out."""
+    """Return axes with more than one value, each with its values in order, without a target that only repeats an
+    axis."""
     names = dict.fromkeys(name for point in points for name in point)
     every = {name: list(dict.fromkeys(point[name] for point in points if name in point)) for name in names}
     varying = {name: values for name, values in every.items() if len(values) > 1}

@@ -16,8 +16,7 @@ _MOST_NAMES = 8
 
 
 def by_weight(rows: Sequence[PointRow]) -> list[PointRow]:
-    """Return rows that got worse first, then those that got better, then the rest; largest relative change first in
-    each."""
+    """Return rows that got worse first, then those that got better; the largest relative change first in each group."""
     return sorted(rows, key=lambda row: (_WEIGHTS.get(row.verdict, 2), -abs(row.change or 0.0)))
 
 

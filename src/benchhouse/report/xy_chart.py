@@ -1,5 +1,4 @@
-"""One metric against another, and one over the trials in order, as SVG files: the charts that scripts draw on the
-page."""
+"""One metric against another, and one over the trials in order, as SVG files: the page draws them by script."""
 
 import math
 from collections.abc import Callable, Sequence

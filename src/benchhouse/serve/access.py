@@ -1,5 +1,4 @@
-"""Authentication by a token, by a session that a token started, by the headers of a trusted proxy, or from this
-machine."""
+"""Authentication by a token, by a session of a token, by the headers of a trusted proxy, or from this machine."""
 
 import hashlib
 import hmac

@@ -1,5 +1,4 @@
-"""The types of the answers of verbs, for the OpenAPI document; imported at its first request instead of at the
-start."""
+"""The types of the answers of verbs, imported only when the OpenAPI document is requested."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -212,7 +211,7 @@ class DiagnosisAnswer(WhyAnswer):
 
 
 class ReleaseAnswer(ReleaseView):
-    """What changed from one release to another, with the answer in one sentence."""
+    """The changes from one release to another, with the answer in one sentence."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -1,5 +1,5 @@
-"""A run's progress as Server-Sent Events. All listeners of a run share one watcher, which ends with the last
-listener."""
+"""A run's progress as Server-Sent Events. All listeners of a run share one watcher, which ends with the last of
+them."""
 
 import asyncio
 import contextlib

@@ -129,8 +129,7 @@ def atom(entries: Iterable[FeedEntry], feed_id: uuid.UUID, request: Request) -> 
 
 
 def _add(parent: ElementTree.Element, name: str, text: str = "", **attributes: str) -> ElementTree.Element:
-    """Add an element without what XML does not allow: control characters, and marks that change the writing
-    direction."""
+    """Add an element without control characters and marks that change the writing direction."""
     element = ElementTree.SubElement(parent, f"{{{_ATOM}}}{name}", attributes)
     element.text = shown if len(shown := printable(text)) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
     return element

@@ -27,8 +27,8 @@ Answer = TypeVar("Answer")
 
 
 class Rates:
-    """A token bucket per caller: it fills at `rate` per second, up to the amount of `_BURST_S`, and a request takes
-    one."""
+    """A token bucket per caller: it fills at `rate` per second, for `_BURST_S` at most, and a request takes one
+    token."""
 
     def __init__(self, rate: float, burst: float | None = None) -> None:
         self._rate, self._burst = rate, burst if burst is not None else max(1.0, rate * _BURST_S)
@@ -131,8 +131,7 @@ class BodyRoom:
 
 
 def body_size(scope: Scope, most: int) -> int:
-    """Return the size that a request states for its body, or the limit if it states none. Raise TooLarge above the
-    limit."""
+    """Return the size that a request states for its body, or else the limit. Raise TooLarge above the limit."""
     length = dict(scope["headers"]).get(b"content-length", b"")
     if not length.isdigit():
         return most
@@ -142,8 +141,7 @@ def body_size(scope: Scope, most: int) -> int:
 
 
 async def read_body(receive: Receive, most: int) -> bytes | None:
-    """Return the whole body; None if the client disconnected before its end. Raise TooLarge or TimeoutError beyond a
-    limit."""
+    """Return the whole body; None if the client disconnected before its end. Raise TooLarge or TimeoutError."""
     parts, size = [], 0
     async with asyncio.timeout(BODY_S):
         while True:

@@ -66,7 +66,7 @@ class OfPoints(OfRun):
 @verb("GET", "/runs/{run}/points", rows="rows")
 def run_points(workspace: Workspace, params: OfPoints) -> "answer_types.PointPage":
     """List the values of a run: a row per point, metric, and statistic, with the reference for `trace`; paged by
-    `cursor`."""
+    cursor."""
     return workspace[params.run].point_page(metrics=params.metric, after=params.after, limit=params.limit)
 
 
@@ -174,8 +174,7 @@ def run_why(workspace: Workspace, params: WhyParams) -> "answer_types.DiagnosisA
 
 class Compare(VerbParams):
     side: Annotated[tuple[Token, ...], Field(max_length=20)] = ()
-    """`RUN` or `RUN:key=value,...`. Two sides: the second is compared with the first; otherwise targets are
-    compared."""
+    """`RUN` or `RUN:key=value,...`. Two sides compare the second with the first; otherwise targets are compared."""
     at: Token | None = None
     """Compare targets at equal quality: `recall=0.95`."""
     along: Token | None = None
@@ -289,8 +288,8 @@ class OfBadge(VerbParams):
 
 @verb("GET", "/badge")
 def badge(workspace: Workspace, params: OfBadge) -> "answer_types.Badge":
-    """Show the newest valid value of a metric and whether it holds the accepted level; /badge/CASE/METRIC.svg draws
-    it."""
+    """Show the newest valid value of a metric and whether it holds the accepted level; drawn by
+    /badge/CASE/METRIC.svg."""
     return workspace.badge(params.case, params.metric, params.stat)
 
 

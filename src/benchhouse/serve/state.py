@@ -1,4 +1,4 @@
-"""What the server stores between requests and across a kill: sessions, and answers by idempotency key."""
+"""The server's state between requests and across a kill: sessions, and answers by idempotency key."""
 
 import contextlib
 import hashlib

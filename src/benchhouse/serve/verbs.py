@@ -1,5 +1,4 @@
-"""The table of verbs of the server, from which the HTTP routes, the OpenAPI document, and the MCP tools are
-generated."""
+"""The table of the server's verbs, which generates the HTTP routes, the OpenAPI document, and the MCP tools."""
 
 import importlib
 import inspect
@@ -41,8 +40,7 @@ class WriteContext:
 
     by: str
     request: str
-    """The name of what is written, so that a repeated request finds it and does not write it twice; the id of a new
-    run."""
+    """The name of the written object, so that a repeated request does not write it twice; the id of a new run."""
     budget: Budget | None = None
     """What a run that the caller starts may use; None for the budget of its scenario."""
 

@@ -1,5 +1,4 @@
-"""POST /webhooks/github: signed deliveries of GitHub are stored on disk before they are answered; an agent does the
-work."""
+"""POST /webhooks/github: signed deliveries are stored on disk before they are answered; an agent does the work."""
 
 import asyncio
 import logging

@@ -94,7 +94,7 @@ def accept_baseline(workspace: Workspace, params: OfCase, order: WriteContext) -
 
 @verb("POST", "/baselines/clear", scope="approve")
 def clear_baseline(workspace: Workspace, params: OfCase, order: WriteContext) -> "answer_types.BaselineRecord":
-    """Remove the accepted level of a case; the record of what was accepted stays."""
+    """Remove the accepted level of a case; its record stays."""
     return workspace.baselines.clear(
         params.case, params.metric, stat=params.stat, why=_signed(params.why, order), request=order.request
     )
@@ -139,8 +139,7 @@ class ToApprove(VerbParams):
 
 @verb("POST", "/approvals/{request}/approve", scope="approve")
 def approve_plan(workspace: Workspace, params: ToApprove, order: WriteContext) -> "answer_types.ApprovalStanding":
-    """Approve one run of a plan beyond its submitter's budget; the approver is another person whom trusted.yaml
-    allows."""
+    """Approve one run of a plan beyond its submitter's budget, as another person whom trusted.yaml lets approve."""
     return workspace.approvals.approve(
         params.request, by=order.by, for_s=params.for_s, reason=params.reason, door="bench serve", shown=params.shown
     )

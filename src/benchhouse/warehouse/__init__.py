@@ -1,2 +1,2 @@
-"""Curated tables that are rebuilt from evidence: one Parquet file per (table, run), a SQLite catalog, DuckDB in
+"""Curated tables that are rebuilt from evidence: a Parquet file per (table, run), a SQLite catalog, DuckDB in
 memory."""

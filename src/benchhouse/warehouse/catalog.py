@@ -230,8 +230,7 @@ class TableCatalog:
         return sorted(run for (run,) in rows if wanted is None or run in wanted)
 
     def units(self, runs: Iterable[str] | None = None) -> dict[str, dict[str, str]]:
-        """Return metrics with more than one unit in these runs (default: all), each with its units and the last run of
-        each."""
+        """Return metrics with more than one unit in these runs (default: all), with the last run of each unit."""
         wanted = None if runs is None else set(runs)
         several = "SELECT metric FROM units GROUP BY metric HAVING count(DISTINCT unit) > 1"
         sql = f"SELECT metric, unit, run_id FROM units WHERE metric IN ({several}) ORDER BY run_id"  # noqa: S608

@@ -1,5 +1,4 @@
-"""The verdict on a run by its contract, computed only from the rows of its trials, so that it is the same
-everywhere."""
+"""The verdict on a run by its contract, computed from the rows of its trials alone, so that it is always the same."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

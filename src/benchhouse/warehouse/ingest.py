@@ -57,7 +57,7 @@ class Rebuilt:
     """The tables after a rebuild, what was left out, and which unused files were removed.
 
     `dropped` names each trial that was in the tables and has no valid evidence any more, with the reason; `unread`
-    names each of the `sealed` folders that was not read: its trial is in no table.
+    names each of the `sealed` folders that was not read: its trial is missing from the tables.
     """
 
     runs: int

@@ -387,8 +387,7 @@ def _evidence_stands(workspace: WorkspaceFolder) -> list[tuple[str, int]]:
 
 
 def _source_files(workspace: WorkspaceFolder, tables: Iterable[str]) -> list[QueryInput]:
-    """Return the current JSON files behind tables that are not made from evidence; `file` is relative to the
-    warehouse."""
+    """Return the current JSON files behind tables without evidence; `file` is relative to the warehouse."""
     return [
         QueryInput(table=table, run_id="", file=os.path.relpath(path, workspace.warehouse), sha256=file_digest(path))
         for table in tables

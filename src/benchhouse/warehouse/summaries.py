@@ -144,7 +144,7 @@ class Summaries:
         return _dicts(rows, "metric", "stat", "unit", "direction", "refused")
 
     def values(self, case_id: str, target: str | None, metric: str, stat: str) -> list[dict[str, Any]]:
-        """Return one value of a case per run, oldest first, with its instances; `n` of 0 means INVALID in every
+        """Return one value of a case per run, oldest first, with its instances; `n` is 0 if it is INVALID in every
         trial."""
         rows = self._db.execute(
             "SELECT run_id, started, metrics.unit, metrics.direction, n, mean, stdev, least, instances FROM numbers "

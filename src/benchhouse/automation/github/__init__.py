@@ -1,4 +1,4 @@
 """Commands from GitHub: signed webhooks and polled comments become orders, which are executed once and answered.
 
-Input is text of strangers; output is calls of the API that a person's role allows, and comments.
+Input is untrusted text; output is calls of the API that a person's role allows, and comments.
 """

@@ -99,8 +99,7 @@ class GitHubStore:
         return str(rows[0][0]) if rows else ""
 
     def prune(self) -> int:
-        """Delete what is done and older than `KEPT`, counted back from the newest order; return the number of deleted
-        rows."""
+        """Delete what is done and older than `KEPT`, counted back from the newest order; return the number of rows."""
         with self._db.alone():
             newest = str(
                 self._db.ask("SELECT coalesce(max(at), '') FROM orders WHERE at GLOB '????-??-??T??:??:??Z'")[0][0]

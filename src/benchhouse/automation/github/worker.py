@@ -128,7 +128,7 @@ class CommandWorker:
     def _begin(self, kept: StoredOrder) -> None:
         order = kept.order
         person = self.deeds.person(order.login)
-        if person is None:  # strangers get no answer, so that nobody can flood threads
+        if person is None:  # unknown people get no answer, so that they cannot flood threads
             self._end(kept, f"{order.login} is not in trusted.yaml")
             return
         name, role = person

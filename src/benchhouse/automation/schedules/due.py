@@ -33,7 +33,7 @@ class SlotDecision:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The decisions of now, and when to check again."""
+    """The current decisions, and when to check again."""
 
     choices: tuple[SlotDecision, ...]
     looked_to: float
@@ -77,7 +77,7 @@ def _ready(schedule: Schedule, looked_to: float, now: float) -> tuple[list[float
 
 
 def _chosen(schedule: Schedule, standing: ScheduleHistory, ready: list[float], now: float) -> list[SlotDecision]:
-    """Decide slots up to the first that waits for a run: it is decided when that run is over."""
+    """Decide slots up to the first that waits for a run: it is decided when that run has ended."""
     choices: list[SlotDecision] = []
     busy = standing.running
     resting = now < rests_until(schedule, standing)

@@ -1,5 +1,4 @@
-"""The configuration that makes a machine run schedules: systemd units, a crontab line, and lines of Slurm's
-scrontab."""
+"""The configuration by which a machine runs schedules: systemd units, a crontab line, or lines of Slurm's scrontab."""
 
 import hashlib
 import os

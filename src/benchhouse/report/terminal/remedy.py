@@ -1,4 +1,4 @@
-"""The effect of a remedy: the number in the good run, before the remedy, and with it."""
+"""The effect of a remedy: the number in the good run, without the remedy, and with it."""
 
 import click
 

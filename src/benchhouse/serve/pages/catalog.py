@@ -1,4 +1,4 @@
-"""What can be benchmarked, who uses it, and which targets lead: catalog and leaderboards."""
+"""The catalog with experiments, benchmarks, and their users, and the leaderboards."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any

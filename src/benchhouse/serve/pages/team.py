@@ -1,5 +1,4 @@
-"""The state of the team's store that the server follows: a line on the front page, and a banner while it is
-unreachable."""
+"""The state of the team's store that the server follows: a line on the front page, a banner while it is unreachable."""
 
 from markupsafe import Markup
 from starlette.requests import Request
