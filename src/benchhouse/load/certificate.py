@@ -151,7 +151,7 @@ class CertificateProblem(Model):
 
 
 class Certificate(Model):
-    """What the load engine found out about itself."""
+    """The load engine's findings about its own load."""
 
     loop: str
     asked: float = Field(description="Requests in flight (closed) or a second (open); 0 if arrivals bring their rates.")

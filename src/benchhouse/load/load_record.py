@@ -121,12 +121,12 @@ class LoadRecord:
     sent: int = 0
     succeeded: int = 0
     unmeasured: int = 0
-    completed_in_window: int = 0  # good answers that ended in the window, measured or not
+    completed_in_window: int = 0  # successful answers that ended in the window, measured or not
     answered: float = 0.0  # the same, each weighted by the share of its time (sent to ended) inside the window
     late_ns: int = 0  # closed loop: total time in which its clients had an answer and sent nothing
     drains: int = 0  # closed loop with a fixed number of requests: the maximum in flight when the last is sent
     last_sent_ns: int = 0  # last send of a measured request
-    rate_to_last_send: float = 0.0  # good answers per second up to the last send, sum of all processes; see `close`
+    rate_to_last_send: float = 0.0  # successful answers per second up to the last send, of all processes; see `close`
     never_sent: int = 0
     sent_late: int = 0  # sent after the end of the window
     first_ended_ns: int = _NEVER  # first end of a measured request
@@ -213,7 +213,7 @@ class LoadRecord:
         return Counter([(stamp - self.start_ns) // _SECOND_NS for stamp in stamps]).items()
 
     def settle_many(self, ended: list[tuple[Call, CallResult]]) -> None:
-        """Do the same as `settle` for each call; much cheaper if all succeeded and lie in the window."""
+        """Do the same as `settle` for each call; much cheaper if all succeeded inside the window."""
         due, ends = [call.due_ns for call, _ in ended], [call.ended_ns for call, _ in ended]
         in_bulk = self._takes("add_many", due, ends)
         if in_bulk and all(call.measured and reply.error is None for call, reply in ended):
@@ -240,7 +240,7 @@ class LoadRecord:
         return not single and self.start_ns <= min(due) and max(ends) < self.end_ns
 
     def _ended_well(self, due: Sequence[int], sent: Sequence[int], ends: Sequence[int]) -> None:
-        """Record good answers to measured requests whose due times and ends are in the window."""
+        """Record successful answers to measured requests whose due times and ends are in the window."""
         count = len(ends)
         self.succeeded += count
         self.completed_in_window += count
@@ -311,12 +311,12 @@ class LoadRecord:
         return (self.lag, self.loop_lag, self.read_lag, *self.waits, *self.tally.streams())
 
     def _keep_last(self, answers: Iterable[tuple[int, int]]) -> None:
-        """Keep the good answers that ended last; they include all that can have ended after the last send."""
+        """Keep the successful answers that ended last; they include all that can have ended after the last send."""
         for ended in answers:
             (heapq.heappush if len(self._last) < self.drains else heapq.heappushpop)(self._last, ended)
 
     def close(self) -> None:
-        """Compute the rate of good answers at full concurrency, once the load of this process is over.
+        """Compute the rate of successful answers at full concurrency, once the load of this process is over.
 
         A closed loop has full concurrency until it sends its last request; after that, fewer and fewer requests are in
         flight. So only the time up to the last send counts, and a later answer counts by the share of its time before
@@ -344,7 +344,7 @@ class LoadRecord:
         return (end_ns - self.start_ns) / _SECOND_NS
 
     def answers_per_s(self, *, open_loop: bool) -> float:
-        """Return the good answers per second of a steady load.
+        """Return the successful answers per second of a steady load.
 
         If the window is defined by a duration, each answer counts by the share of its time inside the window: counting
         ends alone would jump by a whole wave of equally long requests. If it is defined by a number of requests, a
@@ -360,7 +360,7 @@ class LoadRecord:
         return self.succeeded / self.window_s if self.window_s else 0.0
 
     def good_share(self) -> float:
-        """Return the share of the good answers that met every objective."""
+        """Return the share of the successful answers that met every objective."""
         return sum(second.good for second in self.seconds.values()) / self.succeeded if self.succeeded else 0.0
 
     @property

@@ -29,7 +29,7 @@ SMALL_EVENTS_PER_S = 3200.0  # 64 streams: one process handles that on the slowe
 
 @dataclass(frozen=True)
 class Machine:
-    """What the load processes may use of a machine."""
+    """The part of a machine that load processes may use."""
 
     cores: int
     serves: bool  # whether the server is also on this machine

@@ -47,7 +47,7 @@ class ServerProbe:
 
     @property
     def question(self) -> str:
-        """What is probed, for people."""
+        """A description of the probe, for people."""
         if self.ready.kind == "tcp":
             return f"port {self._port}"
         if self.ready.kind == "log":

@@ -17,7 +17,7 @@ _SHORT = 12  # digits of a digest in a sentence
 
 @dataclass(frozen=True)
 class TrialObservations:
-    """What is known about a trial when it is over."""
+    """The facts about a trial once it has ended."""
 
     spec: TrialSpec
     telemetry: TelemetrySummary | None

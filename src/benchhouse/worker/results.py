@@ -40,7 +40,7 @@ def plain_text(text: str) -> str:
 
 
 class Handover(BaseModel):
-    """What the experiment's process hands to its supervisor."""
+    """The result that the experiment's process hands to its supervisor."""
 
     finished: bool = False
     failure: Failure | None = None

@@ -286,7 +286,7 @@ def _command(
         command = [fill(word, places) for word in arguments]
     else:
         command = container.command(arguments, places, gpus=bool(recipe.resources and recipe.resources.gpus))
-    if recipe.refuses_root and os.geteuid() == 0:  # nobody inside; outside, the user who owns the folder
+    if recipe.refuses_root and os.geteuid() == 0:  # user `nobody` inside; outside, the user who owns the folder
         if not shutil.which("unshare"):
             raise ExperimentFailed(
                 "refuses_root",

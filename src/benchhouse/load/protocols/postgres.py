@@ -106,7 +106,7 @@ class StatementCall(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What one unit of work adds to the tables once it is committed."""
+    """The changes that one unit of work makes to the tables once it is committed."""
 
     balance: int = 0  # to the sum of accounts.balance
     hits: int = 0  # to the sum of accounts.hits

@@ -30,7 +30,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class VectorStats:
-    """What the database reports about a collection."""
+    """Facts that the database reports about a collection."""
 
     vectors: int
     bytes: int | None = None  # size of the stored index; None if unknown

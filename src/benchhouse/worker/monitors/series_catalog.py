@@ -20,7 +20,7 @@ class Monitored:
     metrics: tuple[str, ...]
     """Our names of the series; for an exporter, the names of its metrics on its page."""
     programs: str
-    """What is read."""
+    """The programs or files that are read."""
     state: str
     """works, or contract-tested: tested with pages in the documented format, but never with the program itself."""
 
