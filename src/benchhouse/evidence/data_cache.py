@@ -46,8 +46,7 @@ class DataCache:
         return path
 
     def keep(self, source: Path, sha256: str) -> Path:
-        """Return a copy of a file that nothing changes, under its own name. Raise BenchError if its digest is not
-        `sha256`."""
+        """Return an unchanging copy of a file, under its own name. Raise BenchError if its digest is not `sha256`."""
         item = Data(name=source.name, source=f"file://{quote(str(source.absolute()))}", sha256=sha256)
         path = self.root / "datasets" / sha256 / source.name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,8 +66,7 @@ class DataCache:
         return path
 
     def _fill(self, path: Path, make: Callable[[Path], None], item: Data | None) -> None:
-        """Build an entry. The caller holds the lock, so an existing folder of parts is left over from a killed
-        process."""
+        """Build an entry. The caller holds the lock, so existing parts are left over from a killed process."""
         folder = path.parent / f".part-{path.name}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)

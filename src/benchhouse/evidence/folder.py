@@ -72,8 +72,7 @@ class LinkedFile:
 
 @dataclass(frozen=True)
 class Tidied:
-    """The files that `tidy` removed or renamed, and why it removed everything that the experiment left (empty if
-    not)."""
+    """The changes that `tidy` made, and why it removed everything that the experiment left; empty if it did not."""
 
     changed: list[str]
     refused: str = ""
@@ -173,8 +172,7 @@ def _shown(entry: "os.DirEntry[str]", folder: Path) -> str:
 
 
 def blank_secrets(places: Iterable[Path], values: Sequence[str]) -> list[str]:
-    """Replace these values in files and in those below folders, before they are sealed. Return the names of changed
-    files.
+    """Replace these values in files and in those below folders before sealing. Return the names of changed files.
 
     Only plain bytes are found: what an experiment compresses or encrypts is its own responsibility.
     """
@@ -205,8 +203,7 @@ def _write_blanked(path: Path, blanked: Path, secrets: Sequence[bytes]) -> None:
 
 
 def _holds(path: Path, secrets: Sequence[bytes]) -> bool:
-    """Return whether a file holds a secret. Read in pieces, because pages of a mapped file count as memory of the
-    trial."""
+    """Return whether a file holds a secret. Read in pieces: pages of a mapped file count as memory of the trial."""
     overlap, before = max(map(len, secrets)) - 1, b""
     with path.open("rb") as file:
         while piece := file.read(_PIECE_BYTES):

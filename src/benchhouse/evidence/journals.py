@@ -17,8 +17,7 @@ _ROTATED = 7
 
 
 def note(path: Path, lines: Sequence[Model], then: str) -> str:
-    """Append lines, and return why that failed instead of raising; empty on success. For verbs that return a
-    verdict."""
+    """Append lines for a verb that returns a verdict: return why that failed instead of raising; empty on success."""
     try:
         append(path, lines, then)
     except BenchError as error:
@@ -55,8 +54,7 @@ def append(path: Path, lines: Model | Sequence[Model], then: str, *, rotate_at: 
 
 
 def rotated(path: Path) -> list[Path]:
-    """Return the files of a rotated journal, oldest first: at most seven with a number after the name, then the
-    journal."""
+    """Return the files of a rotated journal, oldest first: at most seven with a number, then the journal itself."""
     return [*(path.with_name(f"{path.name}.{number}") for number in range(_ROTATED, 0, -1)), path]
 
 

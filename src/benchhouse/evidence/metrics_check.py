@@ -12,8 +12,7 @@ from benchhouse.schema.measurement import CommonMetrics, MetricsFile
 
 
 def check_metrics(path: Path) -> int | None:
-    """Return the number of measurements in the file; None if it is not a file of metrics. Raise ProblemsError with
-    places."""
+    """Return the number of measurements in the file; None if it is not a file of metrics. Raise ProblemsError."""
     if path.suffix != ".json":
         return None
     document = load_yaml(path)  # JSON is YAML

@@ -74,8 +74,7 @@ def verify(folder: TrialFolder, expected_manifest: str | None = None, *, part: b
 
 
 def is_as_signed(content: bytes) -> bool:
-    """Return whether a manifest's bytes match its own digest. Works on raw bytes, so that every version is treated
-    alike."""
+    """Return whether a manifest's raw bytes match its own digest; the same for manifests of every version."""
     try:
         manifest: dict[str, object] = json.loads(content)
         text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"

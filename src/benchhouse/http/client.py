@@ -144,8 +144,7 @@ class HttpClient:
         return response
 
     def download(self, url: str, target: BinaryIO, limits: DownloadLimits) -> None:
-        """Write a file. Raise NoAnswer, also for an error status and beyond the limits, and OSError if the target
-        does."""
+        """Write a file. Raise NoAnswer, also for an error status or beyond the limits, and OSError from the target."""
         for piece in self._pieces(url, limits):
             target.write(piece)
 

@@ -48,8 +48,7 @@ class KubeClient:
     """A client of one cluster. Thread-safe: each thread has its own connection."""
 
     def __init__(self, access: ClusterAccess, *, outage_s: float = _OUTAGE_S, timeout_s: float = _TIMEOUT_S) -> None:
-        """Set the server. Requests that it does not answer are retried for `outage_s`; each attempt may take
-        `timeout_s`."""
+        """Set the server. Unanswered requests are retried for `outage_s`; each attempt may take `timeout_s`."""
         self.access, self._outage_s, self._timeout_s = access, outage_s, timeout_s
         self.requests = 0  # made so far, including watches
         parts = urlsplit(access.server)
@@ -95,8 +94,7 @@ class KubeClient:
         query: Mapping[str, str] | None = None,
         kind: str = "application/json",
     ) -> Object:
-        """Return the object. Raise KubernetesRefused with the server's message; a server that is busy or restarts is
-        retried.
+        """Return the object. Raise KubernetesRefused with the server's message; retry a busy or restarting server.
 
         Creating is safe to repeat because our objects have unique names: the retry after a lost answer gives
         AlreadyExists.

@@ -66,8 +66,7 @@ def fetch_digest(reference: ImageReference, offline: str) -> str:
 
 
 def fetch_architectures(reference: ImageReference, *, validate_static: bool = True) -> frozenset[str]:
-    """Return the architectures (amd64, arm64) of the image; empty if the registry does not list them, or without
-    `validate_static`.
+    """Return the architectures (amd64, arm64) of the image; empty if unknown, or without `validate_static`.
 
     Raise NoSuchImage if the registry has none of that name, BenchError if it does not report them, within seconds. Only
     reading the manifest counts as a pull, if a registry counts these.
@@ -126,8 +125,7 @@ class _Repository:
         return answer
 
     def _request_token(self, refusal: Response) -> str:
-        """Return the anonymous token with which registries let anyone read public images; empty if a login is
-        required."""
+        """Return the anonymous token for reading public images; empty if the registry requires a login."""
         challenge = dict(re.findall(r'(\w+)="([^"]*)"', refusal.headers.get("WWW-Authenticate", "")))
         realm = urlsplit(challenge.get("realm", ""))
         if realm.scheme != "https" and not (is_plain(self.host) and is_plain(realm.netloc)):

@@ -41,8 +41,7 @@ _ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)
 
 
 class S3Refused(BenchError):  # noqa: N818 - what the server did
-    """The server refused a request; `kind` is `http_<status>`, or dns, timeout, refused, or reset if there was no
-    answer.
+    """The server refused a request; `kind` is `http_<status>`, or without an answer dns, timeout, refused, or reset.
 
     An answer that is not S3's, does not end, or arrives too slowly has the kind `malformed`.
     """
@@ -143,8 +142,7 @@ class Bucket:
             self._ask("PUT", key, body=file, headers={"Content-Length": size}, payload=sha256)
 
     def remove(self, keys: Sequence[str]) -> list[str]:
-        """Remove objects, many per request and several requests at a time. Return what could not be removed, with the
-        reason."""
+        """Remove objects in large, concurrent requests. Return what could not be removed, with the reason."""
         batches = [keys[at : at + _AT_ONCE] for at in range(0, len(keys), _AT_ONCE)]
         if len(batches) < 2:
             return [problem for batch in batches for problem in self._remove(batch)]
@@ -319,8 +317,7 @@ def open_bucket(address: str, endpoint: str, environ: Mapping[str, str], timeout
 
 
 def endpoint_of(endpoint: str, region: str, environ: Mapping[str, str]) -> str:
-    """Return the server: the given one, that of AWS_ENDPOINT_URL_S3, or Amazon's. Raise BenchError if the address is
-    wrong."""
+    """Return the server: as given, as in AWS_ENDPOINT_URL_S3, or Amazon's. Raise BenchError for a wrong address."""
     given = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     where = given or f"https://s3.{region}.amazonaws.com"
     if split_userinfo(where)[1]:

@@ -30,8 +30,7 @@ class Credentials:
 
 
 def credentials_of(environ: Mapping[str, str]) -> Credentials:
-    """Return the credentials of the environment, or of the service that it names. Raise BenchError if there are
-    none."""
+    """Return the credentials of the environment, or of the service that it names. Raise BenchError without any."""
     if not any(environ.get(name) for name in VARIABLES[:2]):
         from benchhouse.http.container_credentials import container_credentials
 
@@ -61,8 +60,7 @@ class Signer:
         self._second, self._stamp, self._day, self._key = -1, "", "", b""
 
     def lines(self, method: str, path: str, query: str = "", payload: str = UNSIGNED, now: float | None = None) -> str:
-        """Return the header lines of a request, including `Host`. `path` is escaped; `query` too, and sorted by
-        name."""
+        """Return the header lines of a request, including `Host`. `path` and `query` are escaped, `query` sorted."""
         second = int(time.time() if now is None else now)
         if second != self._second:
             self._turn(second)

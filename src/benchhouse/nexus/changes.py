@@ -123,8 +123,7 @@ class _Reach:
                 yield from self.with_users(item)
 
     def of_shared(self, path: PurePosixPath) -> Iterator[str]:
-        """Yield users of a benchmark of `benchmarks/`; for a logical one, users of the experiments that its bindings
-        name."""
+        """Yield users of a benchmark of `benchmarks/`; for a logical one, users of the experiments bound to it."""
         yield from self.with_users_of(path.stem)
         logical = read_logical(self.nexus.root / path) if (self.nexus.root / path).is_file() else None
         for binding in logical.file.bindings if isinstance(logical, Logical) else ():

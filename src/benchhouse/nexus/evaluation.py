@@ -98,8 +98,7 @@ class EvaluationStep:
 def plan_evaluation(
     workspace: WorkspaceFolder, nexus: Nexus, wanted: BenchmarkSelection, where: Where, *, again: bool = False
 ) -> tuple[EvaluationPlan, list[EvaluationStep]]:
-    """Return the plan, and its runs in order. With `again` nothing is reused. A benchmark that can't be planned does
-    not affect the others."""
+    """Return the plan, and its runs in order. `again` reuses nothing. Broken benchmarks don't affect the others."""
     changed = changed_files(nexus.root, wanted.changed_since) if wanted.changed_since is not None else []
     chosen = _chosen(nexus, wanted, changed)
     planner = _Planner(workspace, where, None if again else EarlierRuns(workspace))

@@ -168,8 +168,7 @@ def list_evaluations(workspace: WorkspaceFolder) -> list[str]:
 
 
 def find_evaluation(workspace: WorkspaceFolder, name: str) -> EvaluationLedger:
-    """Return the evaluation with this id or prefix of an id, or the newest for `@last`. Raise BenchError if none or
-    several match."""
+    """Return the evaluation with this id or prefix, or the newest for `@last`. Raise BenchError if not exactly one."""
     known = list_evaluations(workspace)
     matches = known[-1:] if name == "@last" else [item for item in known if name and item.startswith(name)]
     if name in matches:

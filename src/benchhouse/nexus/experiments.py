@@ -146,8 +146,7 @@ def list_with_registered(workspace: WorkspaceFolder, nexus: str | Path | None = 
 
 
 def _registrations(workspace: WorkspaceFolder, nexus: str | Path | None) -> dict[str, list[str]]:
-    """Return the packages that register each experiment, by its name in nexus.yaml; imports nothing slow without a
-    nexus."""
+    """Return the packages that register each experiment, by its name. Without a nexus, import nothing slow."""
     root = places.nexus(nexus, workspace.root)
     if root is None:
         return {}

@@ -40,8 +40,7 @@ class Together:
 def prove_together(
     nexus: Nexus, timeout_s: float = TIMEOUT_S, note: Callable[[str], None] = lambda text: None
 ) -> Together:
-    """Resolve the union of all packages. Raise BenchError if a file can't be read or the resolver does not answer in
-    time."""
+    """Resolve the union of all packages. Raise BenchError if a file can't be read or there is no answer in time."""
     asked: dict[str, Requirement] = {}
     for package in nexus.packages:
         good, problems = requirements(package, nexus.root)

@@ -88,10 +88,9 @@ class RankedRow:
 
     @property
     def against_best(self) -> str:
-        """Difference from the best, with its interval: `+12.3% (+10.1% to +14.6%)`; in the metric's unit if there is no
-        share.
+        """Difference from the best, with its interval: `+12.3% (+10.1% to +14.6%)`, or in the metric's unit.
 
-        Empty if nothing is compared.
+        The unit is used if there is no share. Empty if nothing is compared.
         """
         compared = self.standing.against_best
         if compared is None:
@@ -166,8 +165,7 @@ class Leaderboard:
     experiments: list[str]  # experiments that answer it
 
     def as_dict(self, named: int | None = None) -> dict[str, Any]:
-        """Return the board as a dictionary. Each row names at most `named` of its runs and trials; all if it is
-        None."""
+        """Return all boards as a dictionary. Each row names at most `named` runs and trials; all if it is None."""
         boards = [board.as_dict(named) for board in self.boards]
         return {name: getattr(self, name) for name in ("benchmark", "target", "notes", "queries")} | {"boards": boards}
 
@@ -335,8 +333,7 @@ def _headline(values: Iterable[dict[str, Any]], wanted: str) -> list[dict[str, A
 
 
 def _refusal(logical: Logical, metric: str, units: Mapping[str, set[str]], directions: Mapping[str, set[str]]) -> str:
-    """Return why the values can't be on one board, or an empty text. Different units or directions are never
-    averaged."""
+    """Return why the values can't share a board, or ''. Different units or directions are never averaged."""
     if len(units) > 1:
         return f"the unit differs: {_by_source(units)}"
     declared = logical.directions.get(metric)

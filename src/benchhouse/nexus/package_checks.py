@@ -54,8 +54,7 @@ class Proof:
 
     @property
     def problems(self) -> list[Problem]:
-        """All problems, each once: benchmarks that use a broken one, or each other in a circle, have the same
-        problem."""
+        """All problems, each once: benchmarks that use a broken one, or each other in a circle, share a problem."""
         return list(dict.fromkeys(problem for item in self.findings for problem in item.problems))
 
     def count(self, state: State) -> int:
@@ -100,8 +99,7 @@ class _MachineFacts:
 
 @dataclass(frozen=True)
 class Depth:
-    """The depth of a check: `static` checks files and what is installed here; `install` checks the rest in an isolated
-    environment."""
+    """The depth of a check: `static` uses what is installed here; `install` makes an environment for the rest."""
 
     static: bool = False
     install: bool = False
@@ -267,8 +265,7 @@ def _registered(look: _MachineFacts, package: Package) -> Iterator[PackageFindin
 
 
 def _check(look: _MachineFacts, package: Package, item: BenchmarkInstance) -> PackageFinding:
-    """Check one benchmark: its experiments are registered and available in the right version, and its parameters
-    fit."""
+    """Check one benchmark: its experiments are registered and available in the right version; parameters fit."""
     problems = [problem for ref in item.experiments if (problem := _unregistered(look, package, item, ref))]
     if problems:
         return _finding(package.name, item.id, problems)
@@ -294,8 +291,7 @@ def _check(look: _MachineFacts, package: Package, item: BenchmarkInstance) -> Pa
 def _unregistered(
     look: _MachineFacts, package: Package, item: BenchmarkInstance, ref: RequestedExperiment
 ) -> Problem | None:
-    """Return a problem if the package does not register what it runs. Benchhouse's own experiments need no
-    registration."""
+    """Return a problem if the package does not register what it runs. Benchhouse's own experiments are exempt."""
     name = listed_name(ref.actuator, ref.name)
     ours = any(listed.name == name and listed.distribution == _OURS for listed in look.listed)
     if ours or package.registers(ref):

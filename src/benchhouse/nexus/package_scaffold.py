@@ -104,8 +104,7 @@ def benchmark(
     uses: str | None,
     nexus: str | Path | None,
 ) -> Path:
-    """Create a benchmark: for a package, a definition that others may use; for a model, a scenario of an experiment or
-    `uses`."""
+    """Create a benchmark of a package, for others to use, or of a model: a scenario of an experiment or `uses`."""
     _refuse_odd(name, "benchmark")
     whole = packages.load(workspace, nexus)
     package = packages.pick(whole, package_name)

@@ -26,8 +26,7 @@ class PackageSummary:
     broken: list[str]
     """Messages about its files that can't be read."""
     scan: str = ""
-    """Result of the last scan of the installed packages: passed, refused, failed, or not scanned; empty if not
-    required."""
+    """Result of the last scan of its installs: passed, refused, failed, or not scanned; empty if not required."""
     signature: str = ""
     """signed or not signed by people who may register it, as a whole; empty if no signature is required."""
 

@@ -55,8 +55,7 @@ class Demand:
 
 
 def resolve_together(asked: Sequence[Requirement], timeout_s: float = TIMEOUT_S) -> str:
-    """Return the lock of all requirements together with this Benchhouse, which is left out of it. Raise
-    UnresolvedError."""
+    """Return the lock of all requirements with this Benchhouse, which is left out of it. Raise UnresolvedError."""
     uv = find_uv()
     with TemporaryDirectory(prefix="bench-resolve-") as scratch:
         folder = Path(scratch)
@@ -114,16 +113,14 @@ def explain(refusal: str, asked: Sequence[Requirement]) -> UnresolvedError:
 
 
 def _address(item: Requirement) -> str:
-    """Return a URL as git and downloaders print it: without the name before it, the scheme's `git+`, and the
-    revision."""
+    """Return a URL as git and downloaders print it: without the name, the scheme's `git+`, and the revision."""
     source = (item.text.partition(" @ ")[2] or item.text).removeprefix("git+").partition("#")[0]
     head, at, last = source.rpartition("@")
     return head if at and "/" not in last else source
 
 
 def validate_static(package: str, nexus: Path, lock: str, timeout_s: float = INSTALL_S) -> dict[str, Any]:
-    """Return the output of `bench packages validate PACKAGE --static --json` in an environment with that lock. Raise
-    UnresolvedError."""
+    """Return the result of `bench packages validate PACKAGE --static` with that lock. Raise UnresolvedError."""
     with TemporaryDirectory(prefix="bench-packages-") as name:
         folder = Path(name)
         python = _build(folder, lock, timeout_s)
@@ -170,8 +167,7 @@ def find_uv() -> str:
 def run_bounded(
     command: list[str], folder: Path, timeout_s: float, environ: Mapping[str, str] = os.environ
 ) -> tuple[int | None, str, str]:
-    """Return exit code, output, and error output. The code is None after a timeout, which kills all started
-    processes."""
+    """Return exit code, output, and error output. The code is None after a timeout, which kills all processes."""
     clean = {key: value for key, value in environ.items() if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
     clean |= {"GIT_TERMINAL_PROMPT": "0", "NO_COLOR": "1", "GIT_ASKPASS": "true", "SSH_ASKPASS": "true"}
     out, err = folder / "out", folder / "err"

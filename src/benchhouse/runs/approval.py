@@ -42,8 +42,7 @@ _PAID = {
 
 
 class NeedsApprovalError(BenchError):
-    """A plan that exceeds what may start without approval; `request` is the name of the request, empty if there is
-    none."""
+    """A plan that may not start without approval; `request` names its request, empty if there is none."""
 
     def __init__(self, plan_digest: str, over: list[Excess], request: str = "", doubts: tuple[str, ...] = ()) -> None:
         less = "ask for less: fewer points or repetitions, or a smaller `budget` in the scenario"

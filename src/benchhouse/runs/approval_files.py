@@ -35,8 +35,7 @@ class ApprovalFiles:
         return sorted(names, key=lambda name: (name.partition("-")[0], int(name.partition("-")[2])))
 
     def find(self, name: str) -> str:
-        """Return the request of that name, or the only one for the plan whose digest starts with it. Raise
-        BenchError."""
+        """Return the request of that name, or the only one for the plan of that digest. Raise BenchError."""
         names = self.names()
         if name in names:
             return name

@@ -116,8 +116,7 @@ def carrier(prepared: PreparedRun, run: RunFolder) -> Carrier | None:
 
 
 def carry(workspace: WorkspaceFolder, ledger: Ledger, cluster: Carrier) -> str:
-    """Submit the run as a whole and return the id of its job. The cluster's nodes must see this workspace and this
-    Python."""
+    """Submit the run as a whole and return its job's id. The nodes must see this workspace and this Python."""
     earlier = sum(event.event == "submitted" for event in ledger.events())
     job = cluster.carry(*handover(workspace, ledger.folder, ledger.record.site, earlier))
     write_text(ledger.folder.carried, job)
@@ -133,8 +132,7 @@ def handover(workspace: WorkspaceFolder, run: RunFolder, site: str | None, earli
 
 
 def carried(workspace: WorkspaceFolder, ledger: Ledger) -> tuple[Carrier, str] | None:
-    """Return the cluster and job of a run that was submitted as a whole and has not ended as far as known; otherwise
-    None."""
+    """Return the cluster and job of a run that was submitted as a whole; None if it is known to have ended."""
     if not ledger.folder.carried.is_file():
         return None
     cluster = carrier(resume_run(workspace, ledger.folder.run_id)[1], ledger.folder)

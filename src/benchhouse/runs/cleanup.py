@@ -31,8 +31,7 @@ def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
 
 
 def clean_up(workspace: WorkspaceFolder, ledger: Ledger) -> int:
-    """Clean up after a run as its owner, including servers and unfinished folders. Return the number of processes
-    ended."""
+    """Clean up after a run as its owner, also servers and unfinished folders. Return the number of ended processes."""
     partials = leftovers(workspace, ledger.record.scenario, ledger.folder.run_id)
     folders = attached_folders(ledger)
     stop_keepers([folder for folder, _ in running_states(folders)])

@@ -42,8 +42,7 @@ def govern(prepared: "PreparedRun", path: Path) -> Contract:
 
 
 def check_source(contract: Contract, source: dict[str, object]) -> str:
-    """Return a warning if the checkout is not the commit that the contract pins, otherwise ''. Raise if the contract
-    rejects that."""
+    """Return a warning if the checkout is not the pinned commit, otherwise ''. Raise if the contract rejects that."""
     pinned = contract.terms.provenance.git_commit
     commit = str(source.get("commit") or "unknown") + (" (dirty)" if source.get("dirty") else "")
     if COMMIT not in contract.demands or pinned == commit:

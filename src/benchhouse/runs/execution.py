@@ -64,8 +64,7 @@ class RunOptions:
     rerun_failed: bool = False
     export: MetricsTextFile | None = None
     keep: Callable[[], Keep] | None = None
-    """Returns the function that keeps an attached server, so that a keeper can be forked; None starts a new
-    interpreter."""
+    """Returns the function that keeps an attached server in a forked keeper; None starts a new interpreter."""
 
 
 class RunListener(Protocol):
@@ -237,8 +236,7 @@ def render(workspace: WorkspaceFolder, prepared: PreparedRun, jobs: int = 3) -> 
 
 
 def _entering(workspace: WorkspaceFolder, prepared: PreparedRun) -> str:
-    """Return the script that enters the container, empty without one; a missing image gives a comment with the
-    reason."""
+    """Return the script that enters the container, empty without one; the reason if its image is missing."""
     try:
         container = prepared.container(workspace)
     except BenchError as error:
@@ -262,8 +260,7 @@ def start_in_background(workspace: WorkspaceFolder, ledger: Ledger) -> int:
 def start_background_bench(
     workspace: WorkspaceFolder, words: Sequence[str], log: Path, owner: Callable[[], int | None]
 ) -> int:
-    """Start `bench WORDS` as a process that outlives this one, wait until it owns its work, and return its process
-    id."""
+    """Start `bench WORDS` as a process that outlives this one, wait until it owns its work, and return its id."""
     command = [sys.executable, "-m", "benchhouse", "-C", str(workspace.root), *words]
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -376,8 +373,7 @@ def to_collect(workspace: WorkspaceFolder, run_id: str) -> None:
 
 
 def collect_forgotten(workspace: WorkspaceFolder, note: Callable[[str], None]) -> list[str]:
-    """Collect the sealed trials of runs whose orchestrators were killed. Return the ids of the runs that had any; what
-    can't be collected now is left for later."""
+    """Collect the sealed trials of runs whose orchestrators were killed, as far as possible now. Return the ids."""
     found = []
     for run_id in sorted(path.name for path in workspace.uncollected.iterdir()):
         if Ledger(workspace.run(run_id)).owner() is not None:

@@ -13,8 +13,7 @@ from benchhouse.schema.site import Site
 
 @dataclass(frozen=True)
 class Where:
-    """Options of the command line for where a scenario runs and under which contract; they override scenario and
-    site."""
+    """Command-line options for place and contract of a run; they override scenario and site."""
 
     executor: str | None = None
     runtime: str | None = None
@@ -35,8 +34,7 @@ class Placed:
 
 
 def place(file: ScenarioFile, where: Where, site: Site) -> Placed:
-    """Choose executor and runtime. A partition implies Slurm, and a .sif image of a job Apptainer, unless set
-    otherwise."""
+    """Choose executor and runtime. By default a partition implies Slurm, and a .sif image of a job Apptainer."""
     scenario, runtime = file.scenario, file.scenario.runtime
     given, notes = scenario.model_fields_set, list[str]()
     executor = where.executor or ("executor" not in given and site.executor) or scenario.executor

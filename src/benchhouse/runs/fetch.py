@@ -1,5 +1,4 @@
-"""Fetch everything that a run needs from outside before it starts: declared data, packages of its environment,
-images."""
+"""Fetch what a run needs from outside before it starts: declared data, packages of its environment, images."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -160,8 +159,7 @@ def _files(prepared: PreparedRun) -> Iterator[str]:
 
 
 def refusals(workspace: WorkspaceFolder, prepared: PreparedRun) -> list[str]:
-    """Return what a run can't start without: on this machine only its image, because the rest is looked up when
-    used."""
+    """Return what a run can't start without: on this machine its image, because the rest is looked up when used."""
     here = prepared.plan.scenario.executor == "local"
     return list(_images(workspace, prepared)) if here else missing(workspace, prepared)
 

@@ -20,8 +20,7 @@ _ANSWER_S = 5.0
 def follow_server(
     path: Path, server: NamedServer, site: KubernetesSite, endpoint: str | None, *, is_inside: bool
 ) -> "FollowedServer":
-    """Find the server. Raise BenchError if it does not exist or can't be measured. `is_inside`: trials are pods of the
-    cluster."""
+    """Find the server. Raise BenchError if it does not exist or can't be measured. `is_inside`: trials are pods."""
     access = find_access(site.context)
     client = KubeClient(access, outage_s=0.0, timeout_s=_ANSWER_S)
     lookup = ServerLookup(client, server, site.namespace or access.namespace, endpoint)

@@ -74,8 +74,7 @@ def check_labels(folder: Path | None, labels: Mapping[str, str]) -> None:
 def open_export(
     prepared: "PreparedRun", folder: Path | None, run_id: str, labels: Mapping[str, str], say: Say
 ) -> MetricsTextFile | None:
-    """Return the file that `--textfile` or the scenario requests, or None. Raise at once if its folder can't be
-    written."""
+    """Return the file that `--textfile` or the scenario requests, or None. Raise if its folder can't be written."""
     monitors = prepared.plan.scenario.monitors
     if monitors and monitors.textfile:
         folder = folder or prepared.home / monitors.textfile

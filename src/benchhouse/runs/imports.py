@@ -54,8 +54,7 @@ def further_parts(path: Path, kind: str) -> list[Path]:
 
 
 def choose(path: Path, kind: str | None, *, mapped: bool = False) -> tuple[str, Importer]:
-    """Return the named importer, or the only one that recognizes the file; with a mapping, the only one that takes
-    it."""
+    """Return the importer that is named, that alone recognizes the file, or with a mapping, that alone takes one."""
     if kind is not None:
         return kind, plug(GROUP, kind)
     claimed = [name for name, importer in importers().items() if importer.with_mapping] if mapped else kinds_of(path)

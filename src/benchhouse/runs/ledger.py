@@ -167,8 +167,7 @@ class Ledger:
             raise self.unwritable(self.folder.record, error) from error
 
     def own(self) -> None:
-        """Become the run's only orchestrator, or raise BenchError with the current one; the lock ends with the
-        process."""
+        """Become the run's only orchestrator, or raise BenchError with the current one. The process holds the lock."""
         try:
             taken = self._lock.take()
         except OSError as error:

@@ -37,8 +37,7 @@ class _Tarball:
     files: list[PackedFile] = field(default_factory=list)
 
     def add(self, path: str, lines: Iterable[bytes], **about: Any) -> None:
-        """Add a file of these lines, unless there are none. It is copied first, because a log may grow while it is
-        read."""
+        """Add a file of these lines, unless there are none. It is copied first, because a log may grow meanwhile."""
         with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as copy:
             digest, count = hashlib.sha256(), 0
             for line in lines:
@@ -121,8 +120,7 @@ def _is_selected(line: bytes, selection: Selection) -> bool:
 
 
 def _pack_run(tarball: _Tarball, run: RunFolder, selection: Selection) -> list[str]:
-    """Pack the ledger's events, and the output of orchestrator and workers, which is not evidence and not redacted
-    yet."""
+    """Pack the ledger's events, and the output of orchestrator and workers: not evidence, and redacted only here."""
     printed = [(run.path / "orchestrator.log", "orchestrator.log", ORCHESTRATOR)]
     printed += [(path, f"worker_logs/{path.name}", WORKER) for path in sorted(run.worker_logs.glob("*.log"))]
     printed += [(path, f"jobs/{path.name}", SLURM) for path in sorted(run.job_logs.glob(f"{run.job_name}*"))]
@@ -201,8 +199,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _open_files(below: Path) -> set[Path]:
-    """Return the files below a folder that any visible process has open: a quiet service may not have written for
-    weeks."""
+    """Return the files below a folder that a visible process has open: a quiet service may not write for weeks."""
     from benchhouse.processes.tree import all_pids
 
     paths: set[Path] = set()

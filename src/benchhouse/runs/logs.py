@@ -86,8 +86,7 @@ class TrialLogs(LogFolder):
     attempt: int
 
     def folder(self) -> TrialFolder:
-        """Return the folder: running, set aside by a later attempt, or final. This order can't miss a folder that
-        moves."""
+        """Return the folder: running, set aside, or final. In this order a folder that moves is not missed."""
         running = self.home.partial(self.scenario, self.trial_id, self.attempt)
         aside = self.home.superseded(self.scenario, self.trial_id, self.attempt)
         folders = (folder for folder in (running, aside) if folder.path.is_dir())
@@ -121,15 +120,13 @@ class RunLogs:
         return [TrialLogs(trial(self.scenario, name).path, *home, name, number) for name, number in sorted(attempts)]
 
     def folders(self, selection: Selection) -> list[LogFolder]:
-        """Return trial folders and attached servers; servers belong to no trial, so selecting trials leaves them
-        out."""
+        """Return trial folders and attached servers. Servers belong to no trial: selecting trials excludes them."""
         services = _folders(self.workspace.run(self.run_id).services) if not selection.trials else []
         attached = [LogFolder(Path(path)) for path in sorted(entry.path for entry in services)]
         return [*self.trials(selection), *attached]
 
     def _attempt(self, entry: "os.DirEntry[str]") -> int:
-        """Return the attempt that the folder holds, or 0 if it belongs to another run. A name may get another
-        folder."""
+        """Return the attempt in the folder, or 0 if it is another run's. A name may get another folder."""
         try:
             seen = entry.stat(follow_symlinks=False)
             key = entry.path, seen.st_ino, seen.st_ctime_ns
@@ -172,8 +169,7 @@ def component_of(name: str) -> str:
 def select(
     components: Iterable[str] = (), trials: Iterable[str] = (), since: str | None = None, until: str | None = None
 ) -> Selection:
-    """Return a selection. `since` and `until` are `10m` (ago) or a time, UTC like the logs if it has no zone. Raise
-    BenchError if a time is wrong."""
+    """Return a selection; `since` and `until` are `10m` (ago) or a time, UTC without a zone. Raise BenchError."""
     now_s = time.time()
     begin, end = moment(since, now_s), moment(until, now_s)
     if begin and end and begin >= end:

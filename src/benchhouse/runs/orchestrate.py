@@ -227,8 +227,7 @@ class Orchestrator:
                 self._count(outcome)
 
     def _previous(self, name: str) -> list[Attempt]:
-        """Return earlier attempts at a trial, from its set-aside folders, or from the ledger if an attempt left
-        none."""
+        """Return earlier attempts at a trial: from set-aside folders, or from the ledger if they left none."""
         if name not in self.history:
             return []
         tried = dict(self.history[name])
@@ -340,8 +339,7 @@ class Orchestrator:
         return spent.over(scenario.budget, scenario.price_per_hour, session_s, extra)
 
     def _ended(self, item: ActiveTrial, state: JobState) -> None:
-        """Record the end of an attempt. A sealed folder counts; without one, the attempt is lost or as the executor
-        reports."""
+        """Record the end of an attempt. Without a sealed folder it is lost, or as the executor reports."""
         folder = self._folder(item.trial_id)
         outcome = sealed_outcome(folder)
         if outcome is None:
@@ -389,8 +387,7 @@ class Orchestrator:
         return len(item.previous) if self.last_turn_counts else item.retries
 
     def _withdraw(self, item: ActiveTrial) -> None:
-        """Remove what a lost attempt left. Raise BenchError if the disk is full, because no further trial could be
-        kept."""
+        """Remove what a lost attempt left. Raise BenchError if the disk is full: no further trial could be kept."""
         folder, taken = self._partial(item).path, None
         try:
             if taken := withdraw(folder):
@@ -408,8 +405,7 @@ class Orchestrator:
         self.waiting.append(ActiveTrial(item.planned, item.trial_id, attempt, list(previous), retries, not_before))
 
     def _due(self) -> ActiveTrial | None:
-        """Return the next trial to retry, or None. A batch system applies the delay itself, so every trial is due for
-        it."""
+        """Return the next trial to retry, or None. All are due for a batch system, which applies the delay itself."""
         now = math.inf if self.executor.outlives else time.monotonic()
         due = next((item for item in self.waiting if item.not_before <= now), None)
         if due:

@@ -54,8 +54,7 @@ class SignatureStanding:
 
 
 def sign_files(workspace: WorkspaceFolder, trusted: TrustedFile, files: DistributionFiles, key: Path) -> Path:
-    """Sign the files of a distribution. Return the signature file in `signatures/` of the nexus, or otherwise the
-    workspace."""
+    """Sign the files of a distribution. Return the file in `signatures/` of the nexus, or otherwise the workspace."""
     _check_name(files)
     signer = owner_of(trusted, key)
     if not trusted.may_register(signer):
@@ -102,8 +101,7 @@ def of_files(workspace: WorkspaceFolder, trusted: TrustedFile, files: Distributi
 def of_distribution(
     workspace: WorkspaceFolder, trusted: TrustedFile, distribution: Distribution, *, here: bool = True
 ) -> SignatureStanding:
-    """Return the status of an installed distribution; an editable install is checked by its commit. `here`: this Python
-    imports it."""
+    """Return the status of an installed distribution; a linked folder counts by its commit. `here`: in this Python."""
     source = editable_source(distribution)
     name = f"{distribution.metadata['Name']} {distribution.version}"
     try:
@@ -168,8 +166,7 @@ def _doubt(trusted: TrustedFile, files: DistributionFiles, item: SignedPackage) 
 
 
 def _is_shadowed(distribution: Distribution, folder: Path, names: set[str]) -> str:
-    """Return why Python would import one of its modules from elsewhere, or an empty text. `names`: its files, empty if
-    unknown."""
+    """Return why Python would import one of its modules from elsewhere, or ''. `names`: its files, if known."""
     home = folder.resolve()
     for module in sorted(entry_modules(distribution)):
         spec = find_spec(module)

@@ -91,8 +91,7 @@ def _prepare_descriptor(workspace: WorkspaceFolder, path: Path, where: Where) ->
 
 
 def _inputs_of(name: str, version: str | None) -> Collection[str] | None:
-    """Return the inputs of an experiment by the names that a space uses; None if it is not installed, which is reported
-    later."""
+    """Return the inputs of an experiment by the names in a space; None if it is not installed (reported later)."""
     try:
         code = _load(resolve(name, version, list_experiments(places.cache())))
     except BenchError:
@@ -224,8 +223,7 @@ def _most_points(workspace: WorkspaceFolder, read_only: bool) -> int:
 
 
 def _refused_images(file: ScenarioFile, services: Mapping[str, TrialService], site: Site) -> Iterator[Problem]:
-    """Yield a problem for each server that the site does not allow. A server embedded in a container is part of its
-    image."""
+    """Yield a problem for each server that the site forbids. One embedded in a container is part of its image."""
     inside = file.scenario.runtime.kind not in ("process", "venv")
     for name, service in services.items():
         if service.recipe is None or service.use.server or (inside and service.use.mode == "embedded"):
@@ -284,8 +282,7 @@ def _resolve_experiment(
 
 
 def check_trusted_packages(workspace: WorkspaceFolder, path: str, environments: Sequence[RuntimeSpec]) -> None:
-    """Raise BenchError if trusted.yaml forbids what isolated environments would install: inspecting one runs its
-    code."""
+    """Raise BenchError if trusted.yaml forbids packages of isolated environments: inspecting one runs its code."""
     if workspace.trusted.is_file():
         from benchhouse.runs.package_gate import check_environments  # few workspaces have a policy
 
@@ -306,8 +303,7 @@ def environments_of(workspace: WorkspaceFolder, path: Path, where: Where) -> lis
 
 
 def _apart(wanted: tuple[str, str | None], runtime: RuntimeSpec, listed: Sequence[Listed]) -> bool:
-    """Return whether the experiment is in an isolated environment: by an explicit setting, or because it is not
-    installed here."""
+    """Return whether the experiment is in an isolated environment: by setting, or because it is not installed."""
     name, version = wanted
     here = any(item.name == name and version in (None, item.version) for item in listed)
     return bool(runtime.environments) or (bool(runtime.requirements) and not here)
@@ -356,8 +352,7 @@ def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None, pro
 
 
 def check_file(path: Path) -> None:
-    """Check a scenario or space without its experiment: its form, and that it names no other model. Raise
-    ProblemsError."""
+    """Check a scenario or space without its experiment: its form, and that it names no other model."""
     document, problems = load_yaml(path), list[Problem]()
     if is_space(document.data):
         from benchhouse.plan.spaces import read_space, scenarios
@@ -381,8 +376,7 @@ def _version(file: ScenarioFile, registered: Registered) -> str | None:
 
 
 def _by_service(file: ScenarioFile, listed: Sequence[Listed], notes: list[str]) -> Listed | None:
-    """Return the experiment for `workload: {component, service}`; None, with a note, if none is installed that drives
-    it."""
+    """Return the experiment for `workload: {component, service}`; None, with a note, if none is installed."""
     workload, document = file.scenario.workload, file.document
     component, service = workload.get("component"), workload.get("service")
     if not isinstance(component, str) or not isinstance(service, str):

@@ -79,8 +79,7 @@ def open_run(
 
 
 def check_packages(workspace: WorkspaceFolder, prepared: PreparedRun) -> str:
-    """Return a warning if trusted.yaml only advises against the packages of a run. Raise BenchError if it forbids
-    them."""
+    """Return a warning about the packages of a run, or ''. Raise BenchError if trusted.yaml forbids them."""
     if not workspace.trusted.is_file():
         return ""
     from benchhouse.runs.package_gate import check  # few workspaces have a policy

@@ -15,14 +15,12 @@ _SHOWN = 5
 
 
 def local_and_pulled_runs(workspace: WorkspaceFolder) -> list[str]:
-    """Return all runs of a workspace, oldest first: those that were run here, and those that were pulled into its
-    tables."""
+    """Return all runs of a workspace, oldest first: those run here, and those pulled into its tables."""
     return sorted({*list_runs(workspace), *_collected(workspace)})
 
 
 def find_run(workspace: WorkspaceFolder, token: str) -> str:
-    """Return a run id from `@last`, `@last-N` or `@last~N`, a unique prefix, or a scenario's name (its last run). Raise
-    BenchError if none or several match."""
+    """Return a run id for `@last`, `@last-N`, `@last~N`, a unique prefix, or a scenario (its last run)."""
     if _WHOLE_ID.fullmatch(token) and workspace.run(token).record.is_file():
         return token
     runs = local_and_pulled_runs(workspace)

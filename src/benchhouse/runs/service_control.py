@@ -78,8 +78,7 @@ _keepers: dict[str, "Forked | subprocess.Popen[bytes]"] = {}  # started by this 
 def wait_ready(
     folders: Mapping[str, ServiceFolder], show: Callable[[str], None], keepers: ServiceLauncher | None = None
 ) -> dict[str, ServiceState]:
-    """Wait until all are ready and return their states. If one fails, stop all and raise BenchError with its last
-    output."""
+    """Wait until all are ready and return their states. If one fails, stop all and raise BenchError with its output."""
     pause, shown, polled = _LOOK_S, f"starting {', '.join(folders)}", time.monotonic()
     if folders:
         show(shown)
@@ -105,8 +104,7 @@ def wait_ready(
 
 
 def _not_started(name: str, folder: ServiceFolder, message: str) -> BenchError:
-    """Return the error for a failed start, with the server's output indented, and the place of its logs if it wrote
-    any."""
+    """Return the error for a failed start, with the server's output indented and the place of its logs, if any."""
     message = message.replace(f"{name} is over: ", f"{name} could not be started: ", 1).replace("\n", "\n    ")
     logs = folder.path / "logs"
     has_logs = any(log.stat().st_size for log in logs.glob("*.log"))
@@ -215,8 +213,7 @@ class Attached:
         wait_ready(self._folders, show)
 
     def ensure(self) -> None:
-        """Submit the jobs that are neither waiting nor running, if they outlive this process. Trials wait until they
-        are up."""
+        """Submit jobs that outlive this process and neither wait nor run. Trials wait until they are up."""
         for name, folder in self._folders.items() if self._jobs and not self._ends_with_us else ():
             assert self._jobs is not None
             state = read_state(folder)

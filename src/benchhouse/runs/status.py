@@ -89,8 +89,7 @@ class RunStatus:
     done: int
     outcomes: Mapping[str, int]
     states: Mapping[str, int]
-    """Each planned trial counted once: by outcome, or running, waiting, not begun, not needed (repetitions until
-    sure)."""
+    """Each planned trial once: by outcome, or running, waiting, not begun, not needed (repetitions until sure)."""
     retries: int
     unread_events: int
     running: list[str]
@@ -154,8 +153,7 @@ class RunOverview:
 
 
 def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
-    """Return the state of one run, from its files. If its jobs outlive this process, the batch system is queried
-    once."""
+    """Return the state of one run, from its files. For jobs that outlive this process, query the batch system once."""
     ledger = Ledger(workspace.run(run_id))
     unread: list[str] = []
     owner = ledger.owner()  # read before the events, so that what the owner writes in between is not missed
@@ -246,8 +244,7 @@ def _last_of_each(events: Sequence[RunEvent]) -> dict[str, RunEvent]:
 
 
 def _handed_over(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[RunEvent]) -> str:
-    """Return the job that a cluster has accepted but not started; empty if there is none or the cluster can't be
-    queried."""
+    """Return the job that a cluster has accepted but not started; empty if there is none or it can't be queried."""
     if not events or events[-1].event != "submitted":
         return ""
     try:

@@ -26,8 +26,7 @@ class HeldTrials:
         self.skipped = 0
 
     def next(self, todo: Iterator[ActiveTrial], under_way: Iterable[ActiveTrial]) -> ActiveTrial | None:
-        """Return the next trial to run; None if there is none, or if earlier trials must end before the rule can
-        decide."""
+        """Return the next trial to run; None if there is none, or if the rule needs earlier trials to end first."""
         item = self.held or next(todo, None)
         self.held = None
         busy = {other.planned.instance_digest for other in under_way} if self.enough else set()

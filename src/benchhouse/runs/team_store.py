@@ -30,8 +30,7 @@ class Followed(Model):
     since: str = Field("", description="Since when it does not, UTC.")
 
     def away_since(self) -> str:
-        """Return since when the engine has not answered; empty if it answers. A follower that hangs or has died counts,
-        too."""
+        """Return since when the engine has not answered; empty if it answers. A dead follower counts, too."""
         if self.problem or not self.answered:
             return self.since
         late = datetime.now(UTC) - datetime.fromisoformat(self.answered)

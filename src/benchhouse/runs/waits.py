@@ -27,16 +27,14 @@ class SlotWait:
 
 
 def read_waits(folder: RunFolder) -> dict[str, int]:
-    """Return the reasons that the batch system or the cluster gave while jobs waited, with the number of jobs or
-    slots."""
+    """Return the reasons that were given while jobs or slots waited, with the number of jobs or slots for each."""
     rows = (row for path in (folder.jobs / "states.jsonl", folder.waits) for row in _changes(path))
     waits = {(row["reason"], row["task"]) for row in rows if row["state"] in _WAITING and row["reason"]}
     return dict(Counter(reason for reason, _ in waits))
 
 
 def waiting_slots(folder: RunFolder) -> list[SlotWait]:
-    """Return the slots that the newest session of a run waits for, the longest first. Only for a run with an owner
-    here."""
+    """Return the slots that the newest session of a run on this machine waits for, the longest wait first."""
     last, since = dict[str, dict[str, str]](), dict[str, str]()
     for row in _changes(folder.waits):
         if row["state"] == "SESSION":
