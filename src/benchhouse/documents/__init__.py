@@ -1,4 +1,4 @@
-"""Files that users write: YAML with the position of every value, and all problems of a file at once, with did-you-mean.
+"""Readers of files that users write: positions of all values, and all problems of a file at once, with suggestions.
 
-Text goes in; data, positions and `Problem`s come out. Nothing here knows what a scenario is.
+They turn text into data, positions, and `Problem`s, and know nothing about scenarios.
 """

@@ -1,4 +1,4 @@
-"""Rows of a CSV file that another tool wrote, by their headings."""
+"""Rows of another tool's CSV file, by heading."""
 
 import csv
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from benchhouse.documents.foreign_file import ForeignFile
 
 
 def csv_rows(file: ForeignFile) -> Iterator[tuple[int, dict[str, str]]]:
-    """Each row with the number of its last line: a cell in quotes may hold several."""
+    """Yield each row with the number of its last line; a quoted cell may span several lines."""
     reader = csv.reader((line.decode("utf-8", "replace") + "\n" for _, line in file.lines()), strict=True)
     try:
         header = next(reader, [])

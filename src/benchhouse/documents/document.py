@@ -1,4 +1,4 @@
-"""A file that was read: its data, and where in the text every key and value of it stands."""
+"""A parsed file: its data, and the position of every key and value in its text."""
 
 import re
 from bisect import bisect_right
@@ -15,7 +15,7 @@ Loc = tuple[str | int, ...]
 
 
 class Spot(NamedTuple):
-    """Where a value stands in the text, in characters from 0, and the (key, value) spots of what is in it."""
+    """The position of a value in the text, in characters from 0, and the (key, value) spots of its members."""
 
     start: int
     end: int
@@ -23,8 +23,9 @@ class Spot(NamedTuple):
 
 
 class _LineReader:
-    """The lines of a text, each cut out and searched for secrets once: JSON may have a megabyte in one line, and many
-    problems in it."""
+    """The lines of a text, each extracted and searched for secrets once: a line of JSON may have a megabyte and many
+    problems.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -33,12 +34,12 @@ class _LineReader:
 
     @cached_property
     def starts(self) -> list[int]:
-        """Where each line begins, as editors count lines; YAML itself would also break at U+2028."""
+        """The offset of each line, by the line breaks of editors; YAML itself would also break at U+2028."""
         ends = (match.end() for match in re.finditer(r"\r\n?|\n", self._text))
         return [0, *(end for end in ends if end < len(self._text))]
 
     def line(self, number: int) -> str:
-        """A line, counted from 1, without its line break; empty past the end."""
+        """Return a line, counted from 1, without its line break; empty past the end."""
         if not 1 <= number <= len(self.starts):
             return ""
         if number not in self._found:
@@ -47,7 +48,7 @@ class _LineReader:
         return self._found[number]
 
     def shown(self, number: int) -> str:
-        """The same, or nothing if the line holds a secret: a message must not say what the file should not."""
+        """Return a line for messages; empty if it holds a secret."""
         if number not in self._shown:
             line = self.line(number)
             self._shown[number] = "" if shows_secret(line) else line
@@ -56,9 +57,9 @@ class _LineReader:
 
 @dataclass(frozen=True)
 class Document:
-    """A file that was read: its text without byte order mark, its data, and where all of it stands.
+    """A parsed file: its text without byte order mark, its data, and the positions of all values.
 
-    Values that came through an alias or a merge key stand where their anchor was written.
+    The position of a value from an alias or a merge key is that of its anchor.
     """
 
     path: str
@@ -68,11 +69,11 @@ class Document:
     _known_lines: _LineReader | None = field(default=None, repr=False, compare=False)
 
     def position(self, loc: Loc, key: bool = False) -> tuple[int, int]:
-        """Line and column, from 1, of the value (or its key) at `loc`, or of its nearest ancestor that exists."""
+        """Return line and column, from 1, of the value (or its key) at `loc`, or of its nearest existing ancestor."""
         return self._place(self._spot(loc, key).start)
 
     def value(self, loc: Loc) -> Any:
-        """The data at `loc`; None where there is none."""
+        """Return the data at `loc`; None if there is none."""
         data = self.data
         for part in loc:
             try:
@@ -82,21 +83,21 @@ class Document:
         return data
 
     def line(self, number: int) -> str:
-        """The text of a line, counted from 1, without its line break; empty past the end."""
+        """Return the text of a line, counted from 1, without its line break; empty past the end."""
         return self._lines.line(number)
 
     def written(self, loc: Loc) -> str:
-        """The value at `loc` as the user spelled it, cut short if it is long."""
+        """Return the value at `loc` as the user spelled it, shortened if it is long."""
         spot = self._spot(loc, False)
         return shorten(self.text[spot.start : spot.end].strip())
 
     def problem(self, loc: Loc, message: str, expected: str = "", suggestion: str = "", key: bool = False) -> Problem:
-        """A problem with the value (or the key) at `loc`."""
+        """Return a problem with the value (or the key) at `loc`."""
         spot = self._spot(loc, key)
         return self.problem_at(spot.start, spot.end, message, expected, suggestion)
 
     def problem_at(self, start: int, end: int, message: str, expected: str = "", suggestion: str = "") -> Problem:
-        """A problem with a stretch of the text, given in characters from 0."""
+        """Return a problem with a range of the text, given in characters from 0."""
         line, column = self._place(start)
         source = self._lines.shown(line)
         width = max(1, min(end - start, len(source.rstrip()) - column + 1))
@@ -105,10 +106,11 @@ class Document:
     def assemble(
         self, home: Loc, data: Mapping[str, Any], places: Mapping[Loc, Loc], named: Mapping[Loc, Loc] | None = None
     ) -> "Document":
-        """A view of this file whose top level is `data`: gathered from `places`, reported at `home` where absent.
+        """Return a view of this file whose top level is `data`, with positions from `places`, or `home` for missing
+        ones.
 
-        A place may be of a value deep inside `data`: it stands over what its ancestors bring with them. `named` are
-        values of this file that are keys in `data`.
+        The position of a nested value takes precedence over those that its ancestors imply. `named` are values of this
+        file that are keys in `data`.
         """
         here = self._spot(home, False)
         top = Spot(here.start, here.end, {})
@@ -142,7 +144,7 @@ class Document:
 
 
 def _overlay(spot: Spot, path: Loc, put: tuple[Spot, Spot]) -> Spot:
-    """`spot` with `put`, a key and its value, at `path`; what lies between and stands nowhere else stands there too."""
+    """Return `spot` with `put`, a key and its value, at `path`; missing levels in between get the same position."""
     if len(path) > 1:
         key, value = spot.members.get(path[0], (put[0], Spot(put[1].start, put[1].end, {})))
         put = (key, _overlay(value, path[1:], put))

@@ -1,4 +1,4 @@
-"""A file that another tool wrote: its text and its JSON, with limits, and problems with their place."""
+"""Files of other tools: their text and JSON, with size limits, and problems with their place."""
 
 import codecs
 import gzip
@@ -21,26 +21,26 @@ from benchhouse.schema.imported import Imported
 HEAD_BYTES = 64 * 1024
 _GZIP = b"\x1f\x8b"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_MOST_WHOLE = 256 << 20  # bytes of a document that is read as a whole: in memory it takes several times that
+_MOST_WHOLE = 256 << 20  # bytes of a document that is read as a whole; it takes several times that in memory
 _MOST_UNPACKED = 64 << 30
-_MOST_RATIO = 200  # of what a gzip file says to what it takes; JSON lines of one sort reach 40
+_MOST_RATIO = 200  # of unpacked to packed size; JSON lines of one kind reach 40
 _FREE_BYTES = 16 << 20  # unpacked before the ratio counts
 _MOST_LINE = 1 << 20
-_SHOWN = 60  # characters of what is wrong
+_SHOWN = 60  # characters of a wrong value
 
 
 class ForeignFile:
-    """One file, plain or packed by gzip. Everything that is wrong with it is a BenchError with its name."""
+    """A file, plain or packed by gzip. Every problem with it is a BenchError with its name."""
 
     def __init__(self, path: Path, mapping: Path | None = None, further: Sequence[Path] = ()) -> None:
-        """`further` are other files of the same result, `mapping` what a user says of a table."""
+        """`further` are other files of the same result; `mapping` is the user's description of a table."""
         self.path, self.mapping = path, mapping
         self._stamps = self._now()
         self.parts: list[ForeignFile] = [self, *(ForeignFile(other) for other in further)]
 
     @property
     def name(self) -> str:
-        """Without `.gz`."""
+        """The file's name without `.gz`."""
         return self.path.name.removesuffix(".gz")
 
     @property
@@ -52,7 +52,7 @@ class ForeignFile:
         return about.st_ino, about.st_size, about.st_mtime_ns
 
     def changed(self) -> bool:
-        """Whether somebody wrote to one of the files since: what was read is then not what was digested."""
+        """Return whether a file was written to since it was opened, so that digest and data may disagree."""
         return any(part._stamps != part._now() for part in self.parts)
 
     @cached_property
@@ -61,7 +61,7 @@ class ForeignFile:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def head(self) -> bytes:
-        """The first bytes, unpacked, without what Windows adds to a text; fewer where the file is torn."""
+        """Return the first bytes, unpacked, without BOM and with Unix line ends; fewer if the file is truncated."""
         with self._reading(), self.open() as file:
             return file.read(HEAD_BYTES).removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
 
@@ -72,7 +72,7 @@ class ForeignFile:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Its bytes, unpacked, and no more of them than a result can have."""
+        """Open the unpacked bytes, limited to the size that a result can have."""
         with self._reading(), self.path.open("rb") as file:
             stream = BufferedReader(cast(RawIOBase, _Unpacked(self, file)), 1 << 18) if self.packed else file
             if stream.peek(2)[:2] in _UTF16:
@@ -80,7 +80,7 @@ class ForeignFile:
             yield stream
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Each line with its number from 1, without its end; empty ones are left out."""
+        """Yield each line with its number from 1, without its end; empty lines are skipped."""
         with self.open() as file:
             number = 0
             while line := file.readline(_MOST_LINE + 1):
@@ -94,7 +94,7 @@ class ForeignFile:
                     yield number, stripped
 
     def texts(self) -> Iterator[tuple[int, str]]:
-        """Each line as text."""
+        """Yield each line as text, with its number."""
         for number, line in self.lines():
             try:
                 text = line.decode()
@@ -103,7 +103,7 @@ class ForeignFile:
             yield number, text
 
     def number(self, text: str, what: str, line: int) -> float:
-        """A number that stands in a line as text; `what` it is, for the message."""
+        """Return the number in a text; `what` names it in messages."""
         try:
             value = float(text)
         except ValueError:
@@ -113,7 +113,7 @@ class ForeignFile:
         return value
 
     def json(self) -> JsonNode:
-        """The whole file as one JSON document."""
+        """Return the whole file as one JSON document."""
         with self.open() as file:
             data = file.read(_MOST_WHOLE + 1)
         if len(data) > _MOST_WHOLE:
@@ -121,7 +121,7 @@ class ForeignFile:
         return JsonNode(self.decode(data), "", self.problem)
 
     def decode(self, data: bytes, line: int | None = None) -> object:
-        """JSON of the file, or of one line of it."""
+        """Return the parsed JSON of the file, or of one line of it."""
         if not data.strip():
             self.problem("the file is empty" if line is None else "an empty line", line)
         try:
@@ -131,7 +131,7 @@ class ForeignFile:
         except json.JSONDecodeError as error:
             cut = "; it looks cut off" if error.pos >= len(error.doc.rstrip()) - 1 else ""
             self.problem(f"not JSON: {error.msg}{cut}", line or error.lineno)
-        except (ValueError, UnicodeDecodeError) as error:  # a number of a million digits, bytes that are no text
+        except (ValueError, UnicodeDecodeError) as error:  # a number with a million digits, or bytes that are not text
             self.problem(f"not JSON: {error}", line)
 
     def problem(self, message: str, line: int | None = None) -> NoReturn:
@@ -149,7 +149,7 @@ class ForeignFile:
 
 
 class _Unpacked(gzip.GzipFile):
-    """What a gzip file holds, as long as that is no bomb."""
+    """The unpacked content of a gzip file; a problem is raised if it may be a decompression bomb."""
 
     def __init__(self, source: ForeignFile, file: BinaryIO) -> None:
         super().__init__(fileobj=file, mode="rb")
@@ -166,15 +166,15 @@ class _Unpacked(gzip.GzipFile):
 
 @dataclass(frozen=True)
 class Importer:
-    """What an entry point of the group `benchhouse.importers` holds."""
+    """The type of entry points in the group `benchhouse.importers`."""
 
     about: str
-    """The tool, and which of its files: one line."""
+    """The tool and the kind of file, on one line."""
     claims: Callable[[bytes, str], bool]
-    """Whether a file is its own, from its first bytes (unpacked) and its name."""
+    """Returns whether the importer reads a file, by its first bytes (unpacked) and its name."""
     read: Callable[[ForeignFile], Imported]
-    """Raises BenchError, by `ForeignFile.problem`, for what is not as the tool writes it."""
+    """Reads the file; raises BenchError, by `ForeignFile.problem`, if it differs from the tool's format."""
     parts: Callable[[Path], list[Path]] = lambda path: [path]
-    """Files that belong to one result, where a tool writes several; the first is the one that is claimed."""
+    """Returns the files of one result, if a tool writes several; the first is the one that `claims` gets."""
     with_mapping: bool = False
-    """Whether it can't do without a mapping file."""
+    """Whether the importer needs a mapping file."""

@@ -1,4 +1,4 @@
-"""A place in a JSON document: what stands there is asked for by its type, and refused with its path."""
+"""Values of a JSON document, read by type; a value of another type is a problem with its path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LARGEST = 1e300
 
 
 class JsonNode:
-    """One value of a document, and the path to it: `results[0].times`."""
+    """A value of a document, and the path to it: `results[0].times`."""
 
     __slots__ = ("_problem", "path", "value")
 
@@ -20,19 +20,19 @@ class JsonNode:
         self.path, self._problem = path, problem
 
     def __getitem__(self, key: str) -> JsonNode:
-        """What must be there."""
+        """Return the member; a missing one is a problem."""
         found = self.get(key)
         if found is None:
             self._problem(f"{self._where} has no '{key}'")
         return found
 
     def get(self, key: str) -> JsonNode | None:
-        """None where there is nothing, or null."""
+        """Return the member; None if it is missing or null."""
         value = self.mapping().get(key)
         return None if value is None else JsonNode(value, f"{self.path}.{key}" if self.path else key, self._problem)
 
     def at(self, *keys: str) -> JsonNode | None:
-        """What lies at the end of a path, or None."""
+        """Return the value at the end of a path; None if there is none."""
         node: JsonNode | None = self
         for key in keys:
             node = node.get(key) if node is not None and isinstance(node.value, dict) else None
@@ -66,19 +66,19 @@ class JsonNode:
         return [item.number() for item in self.items()]
 
     def maybe_number(self, *keys: str) -> float | None:
-        """At the end of a path; None where nothing stands there."""
+        """Return the number at the end of a path; None if there is none."""
         node = self.at(*keys)
         return None if node is None else node.number()
 
     def maybe_text(self, *keys: str) -> str | None:
-        """At the end of a path, numbers as text too; None where nothing stands there."""
+        """Return the text, or a number as text, at the end of a path; None if there is none."""
         node = self.at(*keys)
         if node is None or isinstance(node.value, dict | list):
             return None
         return str(node.value)
 
     def refuse(self, message: str) -> NoReturn:
-        """Say what is wrong with what stands here."""
+        """Report a problem with this value."""
         self._problem(f"{self._where}: {message}")
 
     @property
@@ -88,6 +88,6 @@ class JsonNode:
     def _expected(self, what: str) -> NoReturn:
         try:
             shown = repr(self.value)[:_SHOWN]
-        except (ValueError, RecursionError):  # an integer of a million digits
+        except (ValueError, RecursionError):  # an integer with a million digits
             shown = f"a {type(self.value).__name__}"
         self._problem(f"{self._where}: expected {what}, found {shown}")

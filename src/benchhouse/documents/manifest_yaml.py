@@ -1,4 +1,6 @@
-"""Manifests as YAML that every reader takes for the same: kubectl's, too, to which `yes` and `1e3` are no text."""
+"""Write manifests as YAML that all readers parse alike, including kubectl's, which does not read `yes` or `1e3` as
+text.
+"""
 
 import re
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""What is wrong with a file the user wrote, where it stands, and how to put it right.
+"""Problems of a file that a user wrote: what is wrong, where, and how to fix it.
 
-A reader of a file collects every `Problem` it can find and raises them together, so one run of `bench` shows
-everything there is to mend.
+A reader of a file collects every `Problem` it can find and raises them together, so that one run of `bench` shows all
+of them.
 """
 
 import difflib
@@ -17,18 +17,18 @@ from benchhouse.schema.quoting import MAX_QUOTED
 
 MAX_RENDERED = 100
 MOST_PROBLEMS = 100
-"""Checking a file ends when it has found this number of problems."""
+"""The number of problems after which checking a file ends."""
 _MOST_COMPARED = 1_000  # words that a misspelled one is compared with
 _Made = TypeVar("_Made")
 _MAX_SOURCE = 100
-_MIN_GUESSED = 3  # fewer letters begin too many words
+_MIN_GUESSED = 3  # fewer letters match the start of too many words
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One fault in one file. Line and column count from 1, in characters; a byte order mark counts as none.
+    """A problem in a file. Line and column count from 1, in characters, without a byte order mark.
 
-    `suggestion` is the bare word to use instead; `width` is how many characters of `source` are at fault.
+    `suggestion` is the word to use instead; `width` is the number of wrong characters in `source`.
     """
 
     message: str
@@ -46,7 +46,7 @@ class Problem:
         return ":".join(str(part) for part in (self.path, self.line, self.column) if part is not None)
 
     def render(self) -> str:
-        """Several lines, ready for a terminal: control characters in the source are made harmless."""
+        """Return the lines for a terminal, with control characters in the source replaced."""
         lines = [f"{self.place}: {self.message}"]
         if self.line is not None and self.column is not None and self.source.strip():
             source, column = _excerpt(self.source, self.column)
@@ -60,13 +60,13 @@ class Problem:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, str | int | None]:
-        """The shape of one problem in `--json` output; a very long source line is cut around the fault."""
+        """Return the problem for `--json` output; a very long source line is shortened around the fault."""
         fields = asdict(self) | {"source": _excerpt(self.source, self.column or 1)[0]}
         return {name: value for name, value in fields.items() if name != "width"}
 
 
 class ProblemsError(BenchError):
-    """Every problem found in the user's input, in the order of the file."""
+    """All problems found in the user's input, in the order of the file."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         if not problems:
@@ -82,12 +82,14 @@ class ProblemsError(BenchError):
         super().__init__("\n".join([*(problem.render() for problem in self.problems[:MAX_RENDERED]), summary]))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.problems,)  # the default would hand the message to __init__
+        return type(self), (self.problems,)  # the default would pass the message to __init__
 
 
 class ProblemList(list[Problem]):
-    """The problems of a file as they are found. Raises ProblemsError once it has MOST_PROBLEMS of them, so that a file
-    with very many takes little more time than a correct one."""
+    """The problems of a file as they are found.
+
+    Raises ProblemsError at MOST_PROBLEMS, so that a file with very many takes little more time than a correct one.
+    """
 
     def append(self, problem: Problem) -> None:
         super().append(problem)
@@ -108,7 +110,7 @@ class ProblemList(list[Problem]):
 
 
 def all_or_problems(calls: Iterable[Callable[[], _Made]]) -> list[_Made]:
-    """What each call returns. Where some raise ProblemsError, the problems of all are raised together, each once."""
+    """Return the results of all calls. If some raise ProblemsError, raise their distinct problems together."""
     made, problems = list[_Made](), list[Problem]()
     for call in calls:
         stop_if_cancelled()
@@ -124,9 +126,10 @@ def all_or_problems(calls: Iterable[Callable[[], _Made]]) -> list[_Made]:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that a person who typed `word` most likely meant; letter case and `-` for `_` don't count.
+    """Return the choice that was most likely meant by `word`, ignoring case and `-` for `_`; None if none is similar.
 
-    After what looks alike come the same letters in another order (`rnu`), then the shortest choice that begins so.
+    Similar words come first, then the same letters in another order (`rnu`), then the shortest choice that starts with
+    it.
     """
     if len(word) > MAX_QUOTED:
         return None
@@ -140,13 +143,13 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
 
 
 def guess_hint(word: str, choices: Iterable[str]) -> str:
-    """`did you mean 'x'? `, to be followed by what there is; empty where nothing looks alike."""
+    """Return `did you mean 'x'? `, to be followed by the choices; empty if none is similar."""
     guess = did_you_mean(word, choices)
     return f"did you mean '{guess}'? " if guess else ""
 
 
 def _excerpt(source: str, column: int) -> tuple[str, int]:
-    """The part of a long line around `column`, one harmless character for each of its own; and the column in it."""
+    """Return the part of a long line around `column`, with unprintable characters replaced, and the column in it."""
     start = 0
     if len(source) > _MAX_SOURCE:
         start = max(0, min(column - 1 - _MAX_SOURCE // 2, len(source) - _MAX_SOURCE))
@@ -155,5 +158,5 @@ def _excerpt(source: str, column: int) -> tuple[str, int]:
 
 
 def _cells(text: str) -> int:
-    """Columns of a terminal that the text fills: none for a combining mark, two for a wide character."""
+    """Return the terminal columns that the text fills: none for a combining mark, two for a wide character."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

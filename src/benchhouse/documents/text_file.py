@@ -1,4 +1,4 @@
-"""The text of a file that a user wrote; what keeps it from being read as text is told with its place."""
+"""Read the text of a file that a user wrote; content that is not text is reported with its place."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ MAX_BYTES = 4 * 2**20
 
 
 def read_text(path: Path, language: str) -> str:
-    """The text of a file in UTF-8; `language` is what messages call it. Raises BenchError where it can't be read."""
+    """Return the text of a UTF-8 file; `language` names its format in messages. Raise BenchError if unreadable."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)

@@ -1,6 +1,6 @@
-"""TOML as the same kind of document as YAML: plain data with the line and column of every key and value.
+"""Read TOML into the same kind of document as YAML: plain data with the line and column of every key and value.
 
-Python's own reader gives the values and finds what is not TOML; the scan below finds where they stand.
+Python's own reader gives the values and finds syntax errors; the scan below finds the positions.
 """
 
 import re
@@ -33,12 +33,14 @@ _PLAIN = re.compile(r"\d{4}-\d\d-\d\d [\d:.]+(?:Z|[+-][\d:]+)?|[^\s,\]}#]+")
 
 
 def load_toml(path: Path) -> Document:
-    """Read a file; raises BenchError for a file that can't be read, else as `parse_toml`."""
+    """Read a file. Raise BenchError if it cannot be read; otherwise like `parse_toml`."""
     return parse_toml(read_text(path, "TOML"), str(path))
 
 
 def parse_toml(text: str, path: str) -> Document:
-    """Read text; `path` is what problems call it. Raises ProblemsError with the first mistake, as TOML has no more."""
+    """Read text; `path` names it in problems. Raise ProblemsError with the first mistake, because tomllib reports only
+    one.
+    """
     text = text.removeprefix("\ufeff")
     if len(text) > MAX_BYTES:
         raise too_large(len(text), path, "TOML")
@@ -59,7 +61,7 @@ def _deep(draft: Document) -> ProblemsError:
 
 
 def _height(value: Any) -> int:
-    """Levels of tables and lists, counted without recursion."""
+    """Return the depth of tables and lists, counted without recursion."""
     level, height = [value], 0
     while level := [item for value in level for item in _items(value)]:
         height += 1
@@ -71,7 +73,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Dates and times as the text that they are written as, which is what YAML's reader gives."""
+    """Return the data with dates and times as text, as from the YAML reader."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -80,7 +82,7 @@ def _plain(value: Any) -> Any:
 
 
 def _fault(message: str, draft: Document) -> ProblemsError:
-    """What the reader says, at its place; of a key that stands twice, where both stand."""
+    """Return the reader's error at its place; for a duplicate key, with both places."""
     place = _PLACE.search(message)
     line, column = (int(place[1]), int(place[2])) if place and place[1] else (0, 0)
     before = sum(len(text) + 1 for text in draft.text.split("\n")[: line - 1])
@@ -99,9 +101,9 @@ def _fault(message: str, draft: Document) -> ProblemsError:
 
 
 class _Scan:
-    """Where keys and values stand, in text that is valid TOML; or up to `end`, where it stops being so.
+    """Finds the positions of keys and values, in text that is valid TOML, or valid up to `end`.
 
-    `twice` is then the last key that stands where one stood before: its name, its place and that of the first.
+    `twice` is the last duplicate key: its name, its position, and that of the first.
     """
 
     def __init__(self, text: str, end: int | None = None) -> None:
@@ -121,7 +123,7 @@ class _Scan:
         return root
 
     def _skip(self) -> bool:
-        """Past blanks and comments; whether anything follows."""
+        """Skip blanks and comments; return whether anything follows."""
         match = _BLANK.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return self.at < self.end
@@ -160,7 +162,7 @@ class _Scan:
         return table
 
     def _inside(self, spot: Spot, keys: list[tuple[str, Spot]]) -> Spot:
-        """The table that dotted keys lead to; an array of tables stands for its last one."""
+        """Return the table that dotted keys lead to; for an array of tables, its last one."""
         for name, key in keys:
             if name not in spot.members:
                 self._put(spot, name, key, Spot(key.start, key.end, {}))

@@ -1,4 +1,4 @@
-"""Pydantic's errors about a file, in terms of the file and at their place in it. Nowhere else are they worded."""
+"""Convert pydantic's errors into problems in terms of the file; their only wording."""
 
 import re
 import types
@@ -11,7 +11,7 @@ from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.problems import MOST_PROBLEMS, Problem, ProblemsError, did_you_mean
 from benchhouse.schema.quoting import describe, printable, quote, shorten
 
-if TYPE_CHECKING:  # pydantic is slow to import, and a file that can't be read never needs it
+if TYPE_CHECKING:  # pydantic is slow to import, and not needed for a file that can't be read
     from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
 
@@ -39,13 +39,13 @@ _LENGTHS = {
     "string_too_short": ("min_length", "at least {} character(s)"),
     "string_too_long": ("max_length", "at most {} character(s)"),
 }  # fmt: skip
-_MOST_FINDINGS = 10 * MOST_PROBLEMS  # of pydantic, which reports each branch of a union
-_NOT_TEXT = ("true", "false", "yes", "no", "on", "off", "null")  # read as something else than text when not in quotes
+_MOST_FINDINGS = 10 * MOST_PROBLEMS  # errors of pydantic, which reports each branch of a union
+_NOT_TEXT = ("true", "false", "yes", "no", "on", "off", "null")  # not read as text without quotes
 
 
 @dataclass(frozen=True)
 class _Finding:
-    """A pydantic error with its `loc` split into what stands in the file and the union branches pydantic tried."""
+    """A pydantic error, with its `loc` split into the path in the file and the union branches that pydantic tried."""
 
     error: "ErrorDetails"
     path: tuple[str | int, ...]
@@ -56,7 +56,7 @@ class _Finding:
 
     @property
     def wanted(self) -> str:
-        """The shape that was asked for, where the value's shape is the fault; else nothing."""
+        """The expected shape, if the value has the wrong shape; otherwise empty."""
         if self.error["type"] in ("literal_error", "enum"):
             return str(self.error["ctx"]["expected"])
         return _WANTED.get(self.error["type"], "")
@@ -66,7 +66,7 @@ _Read = TypeVar("_Read", bound="BaseModel")
 
 
 def validated(document: Document, model: type[_Read]) -> _Read:
-    """The document as that model; raises ProblemsError with every mistake in its place."""
+    """Return the document as that model; raise ProblemsError with every mistake in its place."""
     from pydantic import ValidationError
 
     try:
@@ -81,11 +81,11 @@ def from_pydantic(
     model: Any,
     belongs: "Callable[[ErrorDetails, Loc], bool]" = lambda item, path: True,
 ) -> list[Problem]:
-    """Pydantic's errors about `document.data` as problems in the file; `model` is what it was validated against.
+    """Convert pydantic's errors about `document.data` to problems; `model` is what the data was validated against.
 
-    Of the branches of a union only the one that fits best speaks; where none fits, one problem names them all.
-    `belongs` leaves out what stands in another file or was reported before; it is told where in the data an error is.
-    At most MOST_PROBLEMS are returned.
+    For a union, only the branch that fits best is reported; if none fits, one problem names them all. `belongs` gets
+    each error and its path, and excludes errors of other files and those already reported. At most MOST_PROBLEMS are
+    returned.
     """
     traced = (_trace(item, document.data, model) for item in error.errors(include_url=False, include_input=False))
     findings = (finding for finding in traced if belongs(finding.error, finding.path))
@@ -94,7 +94,7 @@ def from_pydantic(
 
 
 def _trace(error: "ErrorDetails", data: Any, model: Any) -> _Finding:
-    """Walk `loc` through data and annotations side by side; only both together tell a key from a branch's name."""
+    """Follow `loc` through data and annotations together, which distinguishes keys from names of branches."""
     path: list[str | int] = []
     branches: list[tuple[int, str]] = []
     shape, parent, at_key = model, None, False
@@ -114,7 +114,7 @@ def _trace(error: "ErrorDetails", data: Any, model: Any) -> _Finding:
 
 
 def _settle(findings: list[_Finding], depth: int) -> list[list[_Finding]]:
-    """Groups that become one problem each: single findings, or the clashing shapes of one union."""
+    """Return groups that become one problem each: single findings, or the conflicting shapes of one union."""
     settled = [[finding] for finding in findings if len(finding.branches) <= depth]
     unions: dict[tuple[str | int, ...], dict[str, list[_Finding]]] = {}
     for finding in findings:
@@ -131,7 +131,7 @@ def _settle(findings: list[_Finding], depth: int) -> list[list[_Finding]]:
 
 
 def _misfit(branch: list[_Finding]) -> tuple[int, int, int]:
-    """Orders the branches of a union: fewest unknown keys, then fewest problems, then the deepest."""
+    """Return the sort key of a union's branches: fewest unknown keys, then fewest problems, then the deepest."""
     unknown = sum(finding.error["type"] == "extra_forbidden" for finding in branch)
     return unknown, len(branch), -max(len(finding.path) for finding in branch)
 
@@ -207,7 +207,7 @@ def _plain_message(error: "ErrorDetails", ctx: dict[str, Any], value: Any) -> st
 
 
 def _within(path: tuple[str | int, ...]) -> str:
-    """` in load.stages[0]`, or nothing at the top of the file."""
+    """Return ` in load.stages[0]`; empty at the top of the file."""
     dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
     return f" in {shorten(printable(dotted))}" if dotted else ""
 
@@ -216,7 +216,7 @@ def _within(path: tuple[str | int, ...]) -> str:
 
 
 def _bare(shape: Any) -> Any:
-    """The annotation without Annotated, Optional, type aliases and root models around it."""
+    """Return the annotation without Annotated, Optional, type aliases, and root models around it."""
     while True:
         if get_origin(shape) is Annotated:
             shape = get_args(shape)[0]
@@ -240,7 +240,7 @@ def _members(shape: Any) -> list[Any]:
 
 
 def _names(shape: Any, label: str | int) -> bool:
-    """Whether pydantic may call this annotation, or a member of it, by `label`."""
+    """Return whether pydantic may call this annotation, or a member of it, by `label`."""
     shape = _bare(shape)
     if _is_union(shape):
         nested = str(label).startswith("tagged-union[")
@@ -274,7 +274,7 @@ def _inside(shape: Any, part: str | int) -> Any:
 
 
 def _field(shape: Any, key: str) -> Any:
-    """The model's field that is written as `key` in a file, if there is one."""
+    """Return the model's field that a file calls `key`; None if there is none."""
     fields = getattr(shape, "model_fields", {})
     return next((field for name, field in fields.items() if key in (_written(name, field), name)), None)
 

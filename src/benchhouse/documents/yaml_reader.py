@@ -1,7 +1,7 @@
-"""YAML as we read it: plain data with the line and column of every key and value.
+"""Read YAML into plain data with the line and column of every key and value.
 
-Scalars follow YAML 1.2 and common sense rather than YAML 1.1: only `true` and `false` are booleans; `yes`, `on`,
-`1:30`, `2024-01-01`, `1_000` and `014` stay the text they look like. What could surprise is refused, with its place.
+Scalars follow YAML 1.2 rather than YAML 1.1: only `true` and `false` are booleans; `yes`, `on`, `1:30`, `2024-01-01`,
+`1_000` and `014` stay text. Ambiguous content is refused, with its place.
 """
 
 import math
@@ -28,12 +28,12 @@ MAX_PROBLEMS = 100
 
 
 def load_yaml(path: Path) -> Document:
-    """Read a file that holds one mapping; raises BenchError for a file that can't be read, else as `parse_yaml`."""
+    """Read a file that holds one mapping. Raise BenchError if it cannot be read; otherwise like `parse_yaml`."""
     return parse_yaml(read_text(path, "YAML"), str(path))
 
 
 def parse_yaml(text: str, path: str) -> Document:
-    """Read text that holds one mapping; `path` is what problems call it. Raises ProblemsError with all it found."""
+    """Read text that holds one mapping; `path` names it in problems. Raise ProblemsError with all problems."""
     mark_bytes = 3 if text.startswith("\ufeff") else 0
     text = text.removeprefix("\ufeff")
     size = len(text.encode("utf-8", "surrogatepass"))
@@ -56,7 +56,7 @@ _FORBIDDEN_ASCII = re.compile("[^\t\n\r\x20-\x7e]")
 
 @cache
 def _forbidden() -> re.Pattern[str]:
-    """Compiled where there is more than ASCII: that takes as long as reading a usual scenario."""
+    """Return the pattern for non-ASCII text. Compiling it takes as long as reading a typical scenario."""
     return re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -93,11 +93,11 @@ _KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bo
 
 
 class ScalarRefused(Exception):  # noqa: N818 - a plain scalar that this format does not allow
-    """A scalar that can't be taken; the message and what was expected."""
+    """A scalar that is not accepted, with the message and the expected value."""
 
 
 def resolve_plain(text: str) -> Any:
-    """The value of an unquoted scalar."""
+    """Return the value of an unquoted scalar."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if text[0] not in "-+.0123456789":
@@ -126,7 +126,7 @@ class _Built(NamedTuple):
     spot: Spot
     nodes: int = 1  # with aliases written out
     height: int = 0  # levels of mappings and lists
-    sound: bool = True  # False: already reported, so that its user need not
+    sound: bool = True  # False: already reported
 
 
 def _end(event: Any) -> int:
@@ -136,12 +136,12 @@ def _end(event: Any) -> int:
 def _parse(text: str) -> Iterator[Any]:
     try:
         yield from yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (ValueError, OverflowError) as error:  # the parser in Python, on an escape past the last character
+    except (ValueError, OverflowError) as error:  # the Python parser, on an escape past the last character
         raise yaml.YAMLError(str(error)) from None
 
 
 class _Stop(Exception):  # noqa: N818 - a signal within this module, never seen outside
-    """Reading on makes no sense."""
+    """Signals that reading cannot continue."""
 
 
 class _YamlBuilder:
@@ -155,7 +155,7 @@ class _YamlBuilder:
         self.events = _parse(draft.text)
 
     def read(self) -> _Built:
-        """The one mapping in the text; look at `problems` before using it."""
+        """Return the one mapping in the text; check `problems` before using it."""
         built = _Built(None, Spot(0, 0, _NOTHING))
         try:
             built = self._stream()
@@ -263,7 +263,7 @@ class _YamlBuilder:
         return _Built(value, Spot(start, _end(event), members), nodes, height + 1)
 
     def _merge(self, source: _Built, value: dict[str, Any], members: dict[str | int, tuple[Spot, Spot]]) -> None:
-        """Add what `<<` brings in, below the mapping's own keys; of several sources the first wins."""
+        """Add the mappings of `<<` without replacing the mapping's own keys; of several sources, the first wins."""
         is_mapping = isinstance(source.value, dict)
         parts = [source.value] if is_mapping else source.value
         spots = [source.spot] if is_mapping else [spot for _, spot in source.spot.members.values()]
@@ -296,7 +296,7 @@ class _YamlBuilder:
         self.expansion += anchored.nodes - 1
         if self.expansion > MAX_EXPANSION:
             self._stop(start, end, f"aliases expand to more than {MAX_EXPANSION:,} values", "fewer or smaller aliases")
-        return anchored._replace(value=deepcopy(anchored.value))  # changing one place in it changes no other
+        return anchored._replace(value=deepcopy(anchored.value))  # changing one copy does not change the others
 
     def _refuse_key(self, key: _Built) -> None:
         if not key.sound:

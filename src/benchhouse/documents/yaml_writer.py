@@ -1,4 +1,4 @@
-"""Writing YAML that `parse_yaml` reads back as the same data."""
+"""Write YAML that `parse_yaml` reads back as the same data."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class _ScenarioDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: i
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    """Text that would be read as a number, a boolean or null is quoted."""
+    """Write text, in quotes if it would be read as a number, a boolean, or null."""
     try:
         plain = bool(value) and resolve_plain(value) is value
     except ScalarRefused:

@@ -1,2 +1,5 @@
-"""Exporters: results for other tools, one file each. An exporter takes the numbers of a run, or what a packet holds,
-and says the same in another tool's format; it computes nothing, and never sees what is invalid."""
+"""Exporters to other tools, one module per tool.
+
+An exporter writes the numbers of a run, or the content of a packet, in another tool's format. It computes nothing and
+never gets invalid numbers.
+"""

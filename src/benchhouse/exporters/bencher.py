@@ -1,4 +1,4 @@
-"""Bencher Metric Format: what `bencher run --adapter json --file FILE` takes."""
+"""Bencher Metric Format, the input of `bencher run --adapter json --file FILE`."""
 
 import json
 
@@ -21,7 +21,7 @@ def render(run: ExportedRun) -> ExportedDocument:
 
 
 def _measure(figure: ExportedStatistic) -> str:
-    """With its unit: the format has no other place for it, and none for the direction."""
+    """Return the name with its unit, because the format has no field for units (nor for directions)."""
     return figure.name if figure.unit == "1" else f"{figure.name} ({figure.unit})"
 
 

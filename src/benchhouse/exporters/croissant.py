@@ -1,4 +1,4 @@
-"""Croissant 1.0 (MLCommons): the tables of a packet as record sets, read out of the packet itself."""
+"""Croissant 1.0 (MLCommons): the tables of a packet as record sets that are read from the packet itself."""
 
 import json
 from pathlib import PurePosixPath
@@ -76,7 +76,7 @@ def _file(packet: ExportedPacket, table: PackedTable) -> dict[str, Any]:
 
 
 def _records(table: PackedTable) -> dict[str, Any]:
-    """A record set for each file: a field has one source."""
+    """Return one record set per file, because a field has only one source."""
     own = f"{table.name}-{PurePosixPath(table.file).stem}"
     fields = [
         {
@@ -91,7 +91,7 @@ def _records(table: PackedTable) -> dict[str, Any]:
 
 
 def _claimed(packet: ExportedPacket) -> dict[str, Any]:
-    """The number itself, in the metadata."""
+    """Return a record set with the claimed number itself."""
     claim = packet.claim
     low, high = claim.interval or (None, None)
     row = {

@@ -1,4 +1,4 @@
-"""github-action-benchmark: the JSON of its tools customBiggerIsBetter and customSmallerIsBetter, a file for each."""
+"""github-action-benchmark: JSON for its tools customBiggerIsBetter and customSmallerIsBetter, one file each."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from benchhouse.schema.experiment import Direction
 from benchhouse.schema.exported import ExportedRun, FolderExporter
 
 FILES: dict[Direction, str] = {"higher": "customBiggerIsBetter.json", "lower": "customSmallerIsBetter.json"}
-"""Named as the action's input `tool` is to be set for them."""
+"""File names, which are the values of the action's input `tool`."""
 
 
 def write(run: ExportedRun, folder: Path) -> list[str]:
@@ -33,7 +33,7 @@ def write(run: ExportedRun, folder: Path) -> list[str]:
             "declare it with the metric, or export in another format: bench list exporters",
         )
     for direction, own in entries.items():
-        if own:  # the action fails at a file without any
+        if own:  # the action fails on an empty file
             text = json.dumps(own, ensure_ascii=False, allow_nan=False, indent=1)
             (folder / FILES[direction]).write_text(f"{text}\n", encoding="utf-8")
     names = ", ".join(dict.fromkeys(undirected))

@@ -1,4 +1,4 @@
-"""Google Benchmark's JSON: a repetition for each trial, as `compare.py` and `bench import` read it."""
+"""Google Benchmark's JSON, with one repetition per trial, for `compare.py` and `bench import`."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.exported import DocumentExporter, ExportedDocument, ExportedPoint, ExportedRun, ExportedStatistic
 
 _TIMES = {"ns": "ns", "us": "us", "µs": "us", "ms": "ms", "s": "s"}
-_NO_CPU_TIME = 0.0  # a row without the key is no benchmark for compare.py
+_NO_CPU_TIME = 0.0  # compare.py ignores a row without the key
 
 
 def render(run: ExportedRun) -> ExportedDocument:
@@ -36,8 +36,9 @@ def render(run: ExportedRun) -> ExportedDocument:
 
 
 def _context(run: ExportedRun, counters: dict[str, str]) -> dict[str, Any]:
-    """What the library says of itself and the machine, as far as it is true here; further keys are texts, as those of
-    --benchmark_context."""
+    """Return the library's description of itself and the machine, as far as it applies; further keys are texts, like
+    those of --benchmark_context.
+    """
     newest = max(point.ended for point in run.points)
     return {
         "date": newest.isoformat(timespec="seconds"), "host_name": ", ".join(run.hosts), "executable": run.experiment,
@@ -50,7 +51,7 @@ def _context(run: ExportedRun, counters: dict[str, str]) -> dict[str, Any]:
 def _rows(
     identity: dict[str, Any], point: ExportedPoint, figure: ExportedStatistic, others: list[ExportedStatistic]
 ) -> Iterator[dict[str, Any]]:
-    """A row for each trial, then mean and deviation as the tables have them."""
+    """Yield one row per trial, then mean and standard deviation as in the tables."""
     common = identity | {"run_name": identity["name"], "repetitions": figure.n, "threads": 1}
     timing = {"cpu_time": _NO_CPU_TIME, "time_unit": _TIMES[figure.unit], "label": f"bench trace {figure.ref}"}
     for index, (trial, value) in enumerate(zip(figure.trials, figure.values, strict=True)):
@@ -67,7 +68,7 @@ def _rows(
 
 
 def _counter(figure: ExportedStatistic) -> str:
-    """With its statistic, so that none is called as a key of the format."""
+    """Return the name with its statistic, so that it never equals a key of the format."""
     return f"{figure.metric}.{figure.stat}"
 
 

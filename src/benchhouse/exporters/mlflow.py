@@ -1,4 +1,4 @@
-"""MLflow: an MLflow run for each point, by the client library, into whatever tracking store it is pointed at."""
+"""MLflow: an MLflow run per point, written by the client library to a tracking store."""
 
 import json
 import os
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _LONGEST_NAME, _LONGEST_VALUE = 250, 6000
 _METRICS_AT_ONCE, _OTHERS_AT_ONCE = 800, 100
 _RUN, _POINT = "benchhouse.run_id", "benchhouse.instance"
-"""Tags by which a point that is there is known again."""
+"""Tags that identify a point that was already exported."""
 
 
 def send(run: ExportedRun, where: str) -> Sent:
-    """A point whose run is FINISHED there is left alone; one that an export began and did not end is made anew."""
+    """Send the points. A FINISHED run of a point is left unchanged; one that an interrupted export left is replaced."""
     try:
         from mlflow import MlflowClient, MlflowException
     except ImportError as error:
@@ -59,7 +59,7 @@ def _is_there(client: "MlflowClient", place: str, run: ExportedRun, point: Expor
 
 
 def _write(client: "MlflowClient", place: str, run: ExportedRun, point: ExportedPoint) -> None:
-    """FINISHED comes last, so that what a kill left is known."""
+    """Write a point. FINISHED is set last, so that an interrupted export is recognized."""
     from mlflow.entities import Metric, Param, RunTag
 
     started, ended = (int(time.timestamp() * 1000) for time in (point.started, point.ended))
@@ -130,7 +130,7 @@ def _unit(figure: ExportedStatistic) -> str:
 
 
 def _metrics(point: ExportedPoint) -> Iterator[tuple[str, float, int]]:
-    """The mean under the name itself; beside it what it rests on, and the trials as steps."""
+    """Yield the mean under the plain name, then its count, spread, and interval, and the trials as steps."""
     names = Names.of((figure.name for figure in point.figures), _allowed, _LONGEST_NAME - 10)
     for figure in point.figures:
         name = names[figure.name]

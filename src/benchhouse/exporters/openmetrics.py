@@ -1,5 +1,7 @@
-"""OpenMetrics 1.0 text with the time of each point, which `promtool tsdb create-blocks-from openmetrics` puts into a
-Prometheus as history."""
+"""OpenMetrics 1.0 text with the time of each point.
+
+`promtool tsdb create-blocks-from openmetrics` imports it into Prometheus as history.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,9 +17,9 @@ from benchhouse.schema.hot_metrics import result_name
 _LABELS = ("run_id", "scenario", "point", "instance")
 
 
-@dataclass(eq=False)  # the registry keeps it as a key
+@dataclass(eq=False)  # the registry uses it as a key
 class _Families(Collector):
-    """All figures of a run by the names that Prometheus has for them; what can't have one is in `left_out`."""
+    """All statistics of a run by Prometheus names; those whose name is taken are in `left_out`."""
 
     run: ExportedRun
 
@@ -43,7 +45,7 @@ class _Families(Collector):
         yield from self._families.values()
 
     def _add(self, figure: ExportedStatistic, labels: tuple[str, ...], at_s: float) -> None:
-        """The mean, and beside it the ends of its interval and the trials behind it."""
+        """Add the mean, the ends of its interval, and the number of trials."""
         name, factor, unit = result_name(figure.metric, figure.stat, figure.unit)
         stem, end = (name.removesuffix(f"_{unit}"), f"_{unit}") if unit else (name, "")
         low, high = figure.interval or (None, None)
@@ -58,7 +60,7 @@ class _Families(Collector):
         ]
         owner = f"{whole} in {figure.unit}"
         taken = [own for part, *_ in parts if (own := self._owners.setdefault(part, owner)) != owner]
-        if taken:  # a_b and a.b are one name there
+        if taken:  # a_b and a.b are the same name there
             self.left_out.append(f"{owner}: in OpenMetrics it would be called as {taken[0]} is")
             return
         for part, of, value, text in parts:

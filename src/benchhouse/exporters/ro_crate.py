@@ -1,4 +1,4 @@
-"""RO-Crate 1.1: `ro-crate-metadata.json`, to lie beside the packet that it describes."""
+"""RO-Crate 1.1: `ro-crate-metadata.json`, to be placed next to the packet that it describes."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ def _descriptor() -> dict[str, Any]:
 
 
 def _tar(packet: ExportedPacket) -> dict[str, Any]:
-    """The packet; what is in it has no entity of its own, since it can't be opened by its name alone."""
+    """Return the packet; its files are not entities, because they cannot be opened by name alone."""
     inside = f"{len(packet.files)} files, each by its sha256 in packet.json"
     return {
         "@id": packet.file, "@type": "File", "name": packet.file, "encodingFormat": "application/x-tar",

@@ -1,4 +1,4 @@
-"""Weights & Biases: a folder of offline runs, one for each point, which `wandb sync` sends."""
+"""Weights & Biases: a folder of offline runs, one per point, for `wandb sync`."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ _LONGEST_PROJECT, _LONGEST_NAME, _LONGEST_KEY = 128, 128, 200
 
 
 def write(run: ExportedRun, folder: Path) -> list[str]:
-    """By the library's offline mode, without what it would otherwise note of this machine and process."""
+    """Write with the library's offline mode, without the data that it would record about this machine and process."""
     try:
         import wandb
     except ImportError as error:
@@ -37,7 +37,7 @@ def write(run: ExportedRun, folder: Path) -> list[str]:
 
 
 def _leave_runs_alone(folder: Path) -> None:
-    """Without wandb's logs of itself, which name folders of this machine, and its links, which lead out of this one."""
+    """Delete wandb's own logs, which name folders of this machine, and its links, which lead out of the folder."""
     for path in [*folder.iterdir(), *folder.glob("offline-run-*/logs")]:
         if path.is_symlink() or path.suffix == ".log":
             path.unlink()
@@ -46,7 +46,7 @@ def _leave_runs_alone(folder: Path) -> None:
 
 
 def _write(run: ExportedRun, point: ExportedPoint, settings: "wandb.Settings") -> None:
-    """The same point has the same id in every export: sent twice, it is there once."""
+    """Write a point under an id that is the same in every export, so that sending it twice stores it once."""
     import wandb
 
     names = Names.of((figure.name for figure in point.figures), _allowed, _LONGEST_KEY)
@@ -69,7 +69,7 @@ def _write(run: ExportedRun, point: ExportedPoint, settings: "wandb.Settings") -
 
 
 def _config(run: ExportedRun, point: ExportedPoint) -> dict[str, Any]:
-    """What was set; below `benchhouse`, what the numbers are and where they come from."""
+    """Return the settings and, under `benchhouse`, the origin and units of the numbers."""
     figures = {
         figure.name: {
             "unit": figure.unit, "direction": figure.direction, "trials": list(figure.trials),

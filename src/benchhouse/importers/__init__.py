@@ -1,2 +1,5 @@
-"""Importers: other tools' result files, one file each. An importer says whether a file is its tool's, and reads it into
-cases with their raw samples; the experiment `imported` makes a trial of each case."""
+"""Importers of other tools' result files, one module per tool.
+
+An importer recognizes its tool's files and reads them into cases with raw samples; the experiment `imported` makes a
+trial of each case.
+"""

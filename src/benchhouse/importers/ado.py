@@ -1,4 +1,4 @@
-"""ado: what `ado show measurements operation ID -o csv` writes, one row a measurement."""
+"""ado: the output of `ado show measurements operation ID -o csv`, one row per measurement."""
 
 from benchhouse.documents.csv_rows import csv_rows
 from benchhouse.documents.foreign_file import ForeignFile, Importer
@@ -37,14 +37,16 @@ def read(file: ForeignFile) -> Imported:
 
 
 def _names(identifier: str, name: str, value: str) -> bool:
-    """Whether the entity is called by it: `batch.1-model.tiny`. What is observed may end as a property's name does."""
+    """Return whether the entity's id contains the property, as in `batch.1-model.tiny`; observed properties may not
+    match.
+    """
     return f"-{name}.{value}-" in f"-{identifier}-"
 
 
 def _case(
     file: ForeignFile, same: list[tuple[int, dict[str, str]]], settings: list[str], names: list[str]
 ) -> ImportedCase:
-    """Measurements of one entity by one experiment; `names` are observed properties, also of other experiments."""
+    """Return the measurements of one entity by one experiment; `names` are all observed properties of the file."""
     first = same[0][1]
     case = ImportedCase({"name": first["experiment_id"]}, {name: _setting(first[name]) for name in settings})
     good = [(line, row) for line, row in same if row.get("valid", "True") == "True"]

@@ -1,4 +1,4 @@
-"""AIPerf: `profile_export.jsonl` with its requests, and `profile_export_aiperf.json` with its summary."""
+"""AIPerf: the requests in `profile_export.jsonl`, or the summary in `profile_export_aiperf.json`."""
 
 from array import array
 

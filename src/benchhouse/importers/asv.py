@@ -1,4 +1,4 @@
-"""asv: a result file, `results/MACHINE/COMMIT-ENVIRONMENT.json`, with samples where it ran with `--record-samples`."""
+"""asv: a result file, `results/MACHINE/COMMIT-ENVIRONMENT.json`, with samples if asv ran with `--record-samples`."""
 
 import itertools
 import math
@@ -35,7 +35,7 @@ def read(file: ForeignFile) -> Imported:
 
 
 def _cases(name: str, row: JsonNode, cells: dict[str, JsonNode]) -> Iterator[ImportedCase]:
-    """A case for each combination of the parameters, in asv's order: the last turns first."""
+    """Yield a case for each combination of the parameters, in asv's order: the last varies fastest."""
     values = [[item.text() for item in axis.items()] for axis in cells["params"].items()] if "params" in cells else []
     if math.prod(map(len, values)) > _MOST_POINTS:
         row.refuse(f"more than {_MOST_POINTS} combinations of parameters")

@@ -1,4 +1,4 @@
-"""Go: what `go test -bench` prints, the text that benchstat reads. Repetitions (`-count`) are the samples."""
+"""Go: the output of `go test -bench`, which benchstat reads. Repetitions (`-count`) are the samples."""
 
 import re
 from collections import defaultdict
@@ -38,7 +38,7 @@ def read(file: ForeignFile) -> Imported:
         fields = line.split()
         if failed := _FAIL.fullmatch(line):
             found[config.get("pkg"), failed[1]].failed += 1
-        elif line.startswith("Benchmark") and len(fields) > 1:  # alone it stands where -v announces it
+        elif line.startswith("Benchmark") and len(fields) > 1:  # a name alone is the announcement of -v
             if len(fields) % 2 or len(fields) < 4:
                 file.problem("not a result; did the benchmark print something within its line?", number)
             found[config.get("pkg"), fields[0].removeprefix("Benchmark")].add(file, number, fields, config)
@@ -59,7 +59,7 @@ def read(file: ForeignFile) -> Imported:
 
 
 class _Benchmark:
-    """What the lines of one benchmark say."""
+    """The results of one benchmark, collected from its lines."""
 
     def __init__(self) -> None:
         self.values: dict[str, list[float]] = defaultdict(list)
@@ -74,7 +74,9 @@ class _Benchmark:
         self.facts = {key: value for key, value in config.items() if key != "pkg"}
 
     def case(self, pkg: str | None, name: str, better: dict[str, Direction]) -> ImportedCase:
-        """GOMAXPROCS is the end of a name, which Go leaves out where it is 1, and always of one that failed at once."""
+        """Return the case. GOMAXPROCS is the suffix of a name; Go omits it if it is 1, or if the benchmark failed at
+        once.
+        """
         numbered = _PROCS.fullmatch(name)
         single = 1 if self.iterations else None
         settings: dict[str, Setting] = {"pkg": pkg, "gomaxprocs": int(numbered[2]) if numbered else single}
@@ -88,7 +90,7 @@ class _Benchmark:
 
 
 def _reported(unit: str, direction: Direction | None) -> Metric:
-    """A metric that the benchmark reports itself, under its unit."""
+    """Return the metric, named by its unit, that the benchmark reports itself."""
     clean = re.sub(r"[^A-Za-z0-9_.-]", "_", unit)
     return their(TOOL, f"reported.{clean}"[:60], unit, f"{unit}, which the benchmark reports", direction)
 

@@ -1,4 +1,4 @@
-"""Criterion.rs: what `cargo criterion --message-format=json` prints, a message a line."""
+"""Criterion.rs: the output of `cargo criterion --message-format=json`, one message per line."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import JsonNode

@@ -1,4 +1,4 @@
-"""fio: what `--output-format=json` writes."""
+"""fio: the output of `--output-format=json`."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ def read(file: ForeignFile) -> Imported:
 
 
 def _cases(job: JsonNode, shared: JsonNode | None) -> Iterator[ImportedCase]:
-    """One for each direction in which the job moved something; one for a job that moved nothing."""
+    """Yield a case for each direction in which the job moved data, or one case if it moved none."""
     settings: dict[str, Setting] = {}
     for options in (shared, job.get("job options")):
         for name in _SETTINGS:

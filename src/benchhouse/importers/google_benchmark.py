@@ -1,4 +1,4 @@
-"""Google Benchmark: what `--benchmark_format=json` writes."""
+"""Google Benchmark: the output of `--benchmark_format=json`."""
 
 from collections import defaultdict
 
@@ -48,7 +48,7 @@ def read(file: ForeignFile) -> Imported:
 
 
 def _case(name: str, rows: list[JsonNode], aggregates: list[JsonNode]) -> ImportedCase:
-    """A benchmark; its repetitions are the samples."""
+    """Return the case of a benchmark; its repetitions are the samples."""
     case = ImportedCase({"name": name})
     good = []
     for row in rows:
@@ -91,7 +91,7 @@ def _case(name: str, rows: list[JsonNode], aggregates: list[JsonNode]) -> Import
 
 
 def _fitted(case: ImportedCase, aggregates: list[JsonNode]) -> None:
-    """What the library says of a family of benchmarks: the curve through their times."""
+    """Add the curve that the library fitted to the times of a family of benchmarks."""
     for item in aggregates:
         for key in _FITTED:
             if (value := item.maybe_number(key)) is not None:
@@ -102,7 +102,7 @@ def _fitted(case: ImportedCase, aggregates: list[JsonNode]) -> None:
 
 
 def _means(case: ImportedCase, aggregates: list[JsonNode]) -> None:
-    """Rates and counters where single repetitions are not in the file."""
+    """Add mean rates and counters, if the file has no single repetitions."""
     for item in aggregates:
         if item.maybe_text("aggregate_name") != "mean":
             continue
@@ -119,7 +119,7 @@ def _is_number(node: JsonNode) -> bool:
 
 
 def _clean(key: str) -> str:
-    """As a metric may be called."""
+    """Return the key with characters that are valid in a metric's name."""
     word = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_.-") else "_" for letter in key)
     return f"counter.{word}"[:60]
 

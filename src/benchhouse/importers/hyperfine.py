@@ -1,4 +1,4 @@
-"""hyperfine: what `--export-json` writes."""
+"""hyperfine: the output of `--export-json`."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import JsonNode

@@ -1,4 +1,4 @@
-"""JMH: what `-rf json` writes. The iterations of all forks are the samples."""
+"""JMH: the output of `-rf json`. The iterations of all forks are the samples."""
 
 import re
 from collections.abc import Mapping
@@ -62,7 +62,7 @@ def _case(result: JsonNode) -> ImportedCase:
 
 
 def _scale(unit: JsonNode) -> float:
-    """To operations a second, or nanoseconds."""
+    """Return the factor from the unit to operations per second, or to nanoseconds."""
     first, _, second = unit.text().partition("/")
     if second == "op" and first in _NS:
         return _NS[first]

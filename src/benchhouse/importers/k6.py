@@ -1,4 +1,4 @@
-"""k6: the stream of points that `k6 run --out json=FILE` writes."""
+"""k6: the stream of points in the output of `k6 run --out json=FILE`."""
 
 import math
 import re
@@ -22,7 +22,7 @@ _MEANS = {
     "http_req_duration": "sending + waiting + receiving of a request, failed ones too, without connecting and TLS",
     "iteration_duration": "one iteration of a virtual user, its sleeps included",
 }
-_WORK = ("http_reqs", "iterations")  # of these counters more a second is better; of others, nobody knows
+_WORK = ("http_reqs", "iterations")  # counters for which a higher rate is better; unknown for others
 _NEITHER, _POINT, _METRIC = 0, 1, 2
 _TYPES = """{metric: 'VARCHAR', type: 'VARCHAR',
   data: 'STRUCT("time" VARCHAR, "value" DOUBLE, "type" VARCHAR, "contains" VARCHAR)'}"""
@@ -88,7 +88,7 @@ class _Points:
 
 
 def _short(stamp: str) -> str:
-    """Of nine digits behind the point, the six that Python takes."""
+    """Return the time with six of its nine decimals, which is what Python accepts."""
     return re.sub(r"(\.\d{6})\d+", r"\1", stamp)
 
 

@@ -78,7 +78,7 @@ def _case(said: dict[str, JsonNode], errors: int) -> ImportedCase:
 
 
 def _latency(of: str | None, extreme: str | None, percentile: str | None, of_query: str | None) -> Metric:
-    """The metric that a key of LoadGen names, in milliseconds."""
+    """Return the metric for a key of LoadGen, in milliseconds."""
     stat = extreme or f"p{float(percentile or 0):g}"
     name = "ttft" if of == "first_token" else "tpot" if of else "query_latency" if of_query else "latency"
     formula = f"{stat} of the time of an output token after the first" if name == "tpot" else f"{stat} {_FROM_DUE}"

@@ -1,4 +1,4 @@
-"""locust: `PREFIX_stats.csv`, which `--csv PREFIX` writes."""
+"""locust: `PREFIX_stats.csv`, an output of `--csv PREFIX`."""
 
 from benchhouse.documents.csv_rows import csv_rows
 from benchhouse.documents.foreign_file import ForeignFile, Importer

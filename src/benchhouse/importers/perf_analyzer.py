@@ -1,4 +1,4 @@
-"""perf_analyzer: what `--profile-export-file` writes."""
+"""perf_analyzer: the output of `--profile-export-file`."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import JsonNode

@@ -1,4 +1,4 @@
-"""pgbench: the log of each transaction, which `pgbench --log` writes."""
+"""pgbench: the log of each transaction, an output of `pgbench --log`."""
 
 import re
 from array import array
@@ -14,7 +14,7 @@ _LINE = re.compile(
     rb"(\d+) (\d+) (\d+|skipped|failed|serialization|deadlock) (\d+) (\d{9,11}) (\d{1,6})(?: (\d+))?(?: (\d+))?"
 )
 _NUMBERED = re.compile(r".+\.\d+")
-_MOST_TRIES = 1000  # of one transaction: a higher number in a line is no number of tries, but microseconds
+_MOST_TRIES = 1000  # per transaction: a higher number in a line is not a number of tries, but microseconds
 LATENCY = their(
     TOOL, "latency_ms", "ms",
     "of a transaction that did not fail, from its start to the end of its last answer, all its tries; at a rate (-R) "
@@ -40,7 +40,7 @@ def claims(head: bytes, name: str) -> bool:
 
 
 def parts(path: Path) -> list[Path]:
-    """`pgbench_log.PID` and, of further threads, `pgbench_log.PID.1` beside it, whichever of them is asked for."""
+    """Return `pgbench_log.PID` and the files of further threads, `pgbench_log.PID.1`, for any of these files."""
     if _NUMBERED.fullmatch(path.stem) and path.with_suffix("").is_file():
         path = path.with_suffix("")
     if not _NUMBERED.fullmatch(path.name):
@@ -68,7 +68,7 @@ def read(file: ForeignFile) -> Imported:
 
 
 class _Script:
-    """What the log says of one script."""
+    """The transactions of one script in the log."""
 
     def __init__(self) -> None:
         self.latencies, self.seventh, self.eighth = array("d"), array("d"), array("d")
@@ -112,7 +112,9 @@ class _Script:
         return case
 
     def _add_further(self, case: ImportedCase) -> None:
-        """The lag where there is a rate (-R), then retries with --max-tries: of one column only its size may tell."""
+        """Add the lag if there is a rate (-R), and retries with --max-tries; a single column is identified only by its
+        size.
+        """
         if self.eighth or self.skipped or max(self.seventh, default=0) > _MOST_TRIES:
             case.add(LAG, (lag_us / 1e3 for lag_us in self.seventh))
             case.add_figure(SKIPPED, self.skipped / (len(self.latencies) + self.failed + self.skipped))

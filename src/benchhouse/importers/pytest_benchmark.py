@@ -1,4 +1,4 @@
-"""pytest-benchmark: what `--benchmark-json` and the folder `.benchmarks` hold."""
+"""pytest-benchmark: the output of `--benchmark-json`, and files in the folder `.benchmarks`."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import JsonNode

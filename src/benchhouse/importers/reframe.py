@@ -1,4 +1,4 @@
-"""ReFrame: the report of a session, which `--report-file` names."""
+"""ReFrame: the report of a session, an output of `--report-file`."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import JsonNode
@@ -25,13 +25,13 @@ def read(file: ForeignFile) -> Imported:
 
 
 def _case(test: JsonNode) -> ImportedCase:
-    """A test; one that did not pass with a doubt, whether it has values or not."""
+    """Return the case of a test; a test that did not pass gets a warning, whether or not it has values."""
     settings: dict[str, Setting] = {key: test.maybe_text(key) for key in ("system", "partition", "environ")}
     case = ImportedCase({"name": (test.get("display_name") or test["name"]).text()}, settings)
     values = test.get("perfvalues")
     for key, node in values.members() if values is not None else ():
         entry = list(node.items())
-        if len(entry) not in (5, 6):  # since 4.9 with whether it passed
+        if len(entry) not in (5, 6):  # since 4.9 also with its result
             node.refuse(f"expected value, reference, two bounds and unit, found {len(entry)} items")
         name = key.rpartition(":")[2]
         reference = f", reference {entry[1].value}" if entry[1].value else ""

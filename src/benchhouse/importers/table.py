@@ -1,4 +1,4 @@
-"""Any table, CSV or Parquet, with a mapping file that says what its columns are."""
+"""Any table, CSV or Parquet, with a mapping file that describes its columns."""
 
 import csv
 import math
@@ -19,18 +19,18 @@ from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
 
 _BLOCK_BYTES = 8 << 20
-_MOST_ROWS_A_BYTE = 20  # of a Parquet file: more of them is no table of samples, but a bomb
+_MOST_ROWS_A_BYTE = 20  # of a Parquet file: more is a decompression bomb
 _FREE_ROWS = 1 << 20
 _BATCH_ROWS = 1 << 13
 _MOST_UNPACKED = 200  # bytes of a column for each of the Parquet file
 _FREE_BYTES = 16 << 20
 _LONGEST_TEXT = 1 << 12
 _MOST_CASES = 50_000
-_MOST_DIGITS = 15  # that a float keeps
+_MOST_DIGITS = 15  # that a float can hold
 
 
 class NumberColumn(Model):
-    """A column of numbers."""
+    """A column of numbers in the table."""
 
     column: str = Field(description="Its heading.")
     unit: str = Field(description="Unit of the values, after `scale`.")
@@ -41,7 +41,7 @@ class NumberColumn(Model):
 
 
 class Mapped(Model):
-    """The mapping file: whose table it is, which columns are metrics, and which tell cases apart."""
+    """The mapping file: the tool, the columns with metrics, and the columns that distinguish cases."""
 
     tool: Name = Field(description="What wrote the table; metrics are called NAME@TOOL.")
     version: str | None = Field(None, description="Its version.")
@@ -61,7 +61,7 @@ class Mapped(Model):
 
 
 def claims(head: bytes, name: str) -> bool:
-    return False  # any tool writes tables: it is asked for with --as table --mapping FILE
+    return False  # any tool writes tables; requires --as table --mapping FILE
 
 
 def read(file: ForeignFile) -> Imported:
@@ -110,7 +110,7 @@ def read(file: ForeignFile) -> Imported:
 
 
 def _tables(file: ForeignFile, mapped: Mapped) -> Any:
-    """Blocks of rows, with the columns that are asked for."""
+    """Yield blocks of rows with the mapped columns."""
     import pyarrow as pa
 
     numbers = [column.column for column in mapped.metrics.values()]
@@ -154,7 +154,7 @@ def _parquet(stream: Any, numbers: list[str], texts: list[str]) -> Any:
     from pyarrow import parquet
 
     wanted = list(dict.fromkeys([*numbers, *texts]))
-    opened = parquet.ParquetFile(stream, read_dictionary=texts)  # a text that stands in many rows is there once
+    opened = parquet.ParquetFile(stream, read_dictionary=texts)  # repeated text is stored once
     _refuse_bomb(opened.metadata, wanted, stream.seek(0, os.SEEK_END))
     for batch in opened.iter_batches(_BATCH_ROWS, columns=wanted):
         missing = [name for name in wanted if name not in batch.schema.names]
@@ -170,7 +170,7 @@ def _parquet(stream: Any, numbers: list[str], texts: list[str]) -> Any:
 
 
 def _refuse_bomb(about: Any, wanted: list[str], size: int) -> None:
-    """What its metadata says that it unpacks to."""
+    """Raise ArrowInvalid if, by its metadata, the file unpacks to too many rows or bytes."""
     import pyarrow as pa
 
     if about.num_rows > _FREE_ROWS + _MOST_ROWS_A_BYTE * size:
@@ -192,7 +192,7 @@ def _refuse_long(column: Any, name: str) -> None:
 
 
 def _setting(value: Any) -> Setting:
-    """What tells cases apart: equal only where it is the same in the table."""
+    """Return a setting that is equal only for cells that are equal in the table."""
     if isinstance(value, str):
         return _number_or_text(value)
     if isinstance(value, float):
@@ -201,7 +201,7 @@ def _setting(value: Any) -> Setting:
 
 
 def _number_or_text(text: str) -> int | float | str:
-    """A number where it can't be written otherwise: `007`, `7.0` and the version `1.10` are texts."""
+    """Return a number only if the text is its canonical form: `007`, `7.0` and the version `1.10` stay text."""
     if len(text) <= _MOST_DIGITS:
         for kind in (int, float):
             try:

@@ -1,4 +1,4 @@
-"""Trainer of transformers: `trainer_state.json`."""
+"""The Trainer of transformers: `trainer_state.json`."""
 
 import re
 

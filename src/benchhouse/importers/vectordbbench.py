@@ -1,4 +1,4 @@
-"""VectorDBBench: `result_DATE_LABEL_DB.json` of its results folder."""
+"""VectorDBBench: `result_DATE_LABEL_DB.json` in its results folder."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import JsonNode
@@ -49,7 +49,7 @@ def _case(item: JsonNode) -> ImportedCase:
         return case
     for metric, key, scale in _METRICS:
         value = metrics.maybe_number(key)
-        if value:  # it writes 0 for what it did not measure
+        if value:  # 0 means that it was not measured
             case.add_figure(metric, value * scale)
         else:
             case.missing[metric.name] = "it was not measured: VectorDBBench then writes 0"

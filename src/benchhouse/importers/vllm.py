@@ -1,4 +1,4 @@
-"""vLLM: what `vllm bench serve --save-result` writes; with `--save-detailed` it has samples."""
+"""vLLM: the output of `vllm bench serve --save-result`; with `--save-detailed` it has samples."""
 
 from benchhouse.documents.foreign_file import ForeignFile, Importer
 from benchhouse.documents.json_node import JsonNode
@@ -61,12 +61,12 @@ def read(file: ForeignFile) -> Imported:
 
 
 def _samples(document: JsonNode) -> dict[str, list[float]]:
-    """Milliseconds of the good requests, by vLLM's name of the metric; nothing where the file has no lists."""
+    """Return milliseconds of the successful requests, by vLLM's metric name; empty if the file has no lists."""
     if document.get("ttfts") is None or document.get("itls") is None:
         return {}
     ttfts, lengths = document["ttfts"].numbers(), document["output_lens"].numbers()
     gaps = [node.numbers() for node in document["itls"].items()]
-    errors = [bool(item.value) for item in document["errors"].items()]  # empty where a refusal had no words
+    errors = [bool(item.value) for item in document["errors"].items()]  # empty for a refusal without a message
     latencies = document["latencies"].numbers() if document.get("latencies") else None
     ends = latencies or [ttft + sum(own) for ttft, own in zip(ttfts, gaps, strict=False)]
     if len({len(ttfts), len(lengths), len(gaps), len(errors), len(ends)}) > 1:

@@ -1,4 +1,4 @@
-"""wrk and wrk2: what they print, with percentiles where they ran with `--latency`."""
+"""wrk and wrk2: their printed output, with percentiles if they ran with `--latency`."""
 
 import re
 
@@ -42,7 +42,7 @@ def read(file: ForeignFile) -> Imported:
 
 
 class _Output:
-    """What one run printed; several may be in one file."""
+    """The output of one run; a file may have several."""
 
     def __init__(self, file: ForeignFile, line: int, duration: str, url: str) -> None:
         self._file, self._line = file, line

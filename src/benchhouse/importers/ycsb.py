@@ -1,4 +1,4 @@
-"""YCSB: the text that it prints at its end; with `measurementtype=raw` the latency of every operation is in it."""
+"""YCSB: its final output; with `measurementtype=raw` it has the latency of every operation."""
 
 import re
 from array import array
@@ -62,7 +62,7 @@ def read(file: ForeignFile) -> Imported:
 
 
 def _case(name: str, figures: dict[str, float], values: "array[float] | None") -> ImportedCase:
-    """The whole run ('OVERALL'), or one kind of operation."""
+    """Return the case of the whole run ('OVERALL') or of one kind of operation."""
     case = ImportedCase({"name": name})
     if name == "OVERALL":
         case.add_figure(_RUNTIME, figures.get("RunTime(ms)"))

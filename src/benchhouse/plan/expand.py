@@ -337,7 +337,7 @@ def make_plan(
         message = f"scaling: {scenario.scaling} is about a curve, and no number varies"
         draft.problems.append(home.at("scaling").problem(message, "an axis: resources: {nodes: [1, 2, 4]}"))
     says_driver = "service" in given and "driver" in fields_of(draft.target_model) and "target.driver" not in draft.axes
-    if says_driver and any(entry.name == service for entry in entries("drivers")):  # otherwise: the experiment's default
+    if says_driver and any(entry.name == service for entry in entries("drivers")):  # otherwise the experiment's default
         draft.target.setdefault("driver", service)
     meanings = check_values(draft, home)
     if draft.problems:

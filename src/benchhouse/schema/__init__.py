@@ -1,4 +1,4 @@
-"""The nouns: what crosses a boundary (YAML, file, process, table) is a model in this package.
+"""Models of everything that crosses a boundary: YAML, files, processes, tables.
 
-It imports nothing else of ours; every other package speaks in its terms.
+This package imports no other package of Benchhouse; all others use its models.
 """

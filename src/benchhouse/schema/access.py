@@ -1,4 +1,4 @@
-"""What a server keeps of those who ask it: tokens that stand for a person, and the record of what was written."""
+"""Records that a server keeps about its users: access tokens, and the log of writes."""
 
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ from benchhouse.schema.roles import Role
 
 
 class TokenRecord(Model):
-    """A line of `.bench/tokens.jsonl`: a token that was made, or that no longer counts. The token itself is nowhere."""
+    """A line of `.bench/tokens.jsonl`: a token that was made or revoked. The token itself is not stored."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     time: str = Field(description="When, UTC.")
@@ -22,7 +22,7 @@ class TokenRecord(Model):
 
 
 class AuditRecord(Model):
-    """A line of `.bench/audit.jsonl`. A write has two: before it is done, and after."""
+    """A line of `.bench/audit.jsonl`. A write has two lines: one before it is done, and one after."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     time: str = Field(description="When, UTC.")

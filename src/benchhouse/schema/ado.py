@@ -1,6 +1,6 @@
-"""ado's files: `space.yaml` (points, and the experiments that measure them) and the operation over a space.
+"""ado's files: `space.yaml` (points, and the experiments that measure them) and operations over a space.
 
-Keys are spelled as published, in camelCase.
+Keys are spelled as ado publishes them, in camelCase.
 """
 
 from typing import Annotated, Any, Literal
@@ -10,13 +10,15 @@ from pydantic import BeforeValidator, Field
 from benchhouse.schema.model import Camel, number_as_text
 
 OURS = "benchhouse"
-"""How ado calls the actuator that offers our experiments."""
+"""Name of the ado actuator that offers Benchhouse experiments."""
 TRIAL = "trial"
-"""Its experiment that runs one trial which was planned here."""
+"""Name of that actuator's experiment for one trial that Benchhouse planned."""
 
 
 def listed_name(actuator: str, experiment: str) -> str:
-    """By which name an experiment is listed here: ours by its own, one of ado's with its actuator in front."""
+    """Return the name of an experiment in lists: its own if it is a Benchhouse experiment, otherwise with the actuator
+    first.
+    """
     return experiment if actuator == OURS else f"{actuator}.{experiment}"
 
 
@@ -64,7 +66,7 @@ class ExperimentReference(Camel):
 
     @property
     def listed_name(self) -> str:
-        """The name that the experiment, and so each of its results, has here."""
+        """The name of the experiment in lists and results."""
         return listed_name(self.actuator_identifier, self.experiment_identifier)
 
 
@@ -73,7 +75,7 @@ class SpaceExperiment(ExperimentReference):
 
 
 class AdoSpace(Camel):
-    """`space.yaml`: points, and the experiments that measure them."""
+    """`space.yaml` of ado: points, and the experiments that measure them."""
 
     entity_space: list[Property] = Field([], description="The properties that span the space.")
     experiments: list[SpaceExperiment] = Field(min_length=1, description="What measures each point.")
@@ -108,7 +110,7 @@ class OperationBody(Camel):
 
 
 class AdoOperation(Camel):
-    """`operation.yaml` of ado; its space is named by its file."""
+    """`operation.yaml` of ado, which names the file of its space."""
 
     operation: OperationBody
     spaces: list[str] = Field(min_length=1, max_length=1, description="The file of its space, beside this one.")

@@ -1,4 +1,4 @@
-"""alarms.yaml: limits of metrics, and who is notified."""
+"""The format of alarms.yaml: limits of metrics, and who is notified."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -23,7 +23,7 @@ def _refuse_unless_one(model: Model, names: tuple[str, ...]) -> None:
 
 
 class AlarmRule(Model, strict=True):
-    """One number and its limit."""
+    """An alarm: one metric of one case, its limit, and who is notified."""
 
     name: Name = Field(description="Name of the alarm, in messages and in the record.")
     case: str = Field(min_length=1, description="A scenario, scenario/point, or a case's id: as for `bench history`.")
@@ -43,7 +43,7 @@ class AlarmRule(Model, strict=True):
 
 
 class Channel(Model, strict=True):
-    """One way to notify somebody. Addresses that hold a secret are named by a variable: `$SERVING_HOOK`."""
+    """One way to send notifications. An address that contains a secret is given as a variable: `$SERVING_HOOK`."""
 
     webhook: str | None = Field(None, description="Address to post a JSON object to; its `text` is what Slack shows.")
     alertmanager: str | None = Field(None, description="Address of a Prometheus Alertmanager.")
@@ -85,7 +85,7 @@ class Channel(Model, strict=True):
 
 
 class NotifiedPerson(Model, strict=True):
-    """Somebody who is notified; `tell` may name them in place of each of their channels."""
+    """A person with their own channels; `tell` can name the person instead of each channel."""
 
     channels: list[str] = Field(min_length=1, description="Their own channels, which are nobody else's.")
     quiet: Hours = Field("", description="Hours in which none of them gets anything: 22:00-07:00.")
@@ -93,7 +93,7 @@ class NotifiedPerson(Model, strict=True):
 
 
 class NotifyRule(Model, strict=True):
-    """Of what somebody wants to hear beside alarms."""
+    """A notification about runs or approvals, in addition to alarms."""
 
     on: list[Happening] = Field(
         min_length=1, description="finished, failed (a run with trials that failed) or approval (a plan needs one)."
@@ -103,7 +103,7 @@ class NotifyRule(Model, strict=True):
 
 
 class AlarmsFile(Model, strict=True):
-    """The file."""
+    """alarms.yaml: alarms, other notifications, and the channels and people that receive them."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     alarms: list[AlarmRule] = Field(default_factory=empty_list, description="The alarms.")
@@ -113,19 +113,19 @@ class AlarmsFile(Model, strict=True):
     people: dict[Name, NotifiedPerson] = Field(default_factory=dict, description="People, by name.")
 
     def reach(self, names: Iterable[str]) -> list[str]:
-        """The channels that are meant by these names of channels and people, each once."""
+        """Return the distinct channels that these names of channels and people refer to."""
         reached = [self.people[name].channels if name in self.people else [name] for name in names]
         return list(dict.fromkeys(channel for channels in reached for channel in channels))
 
     def quiet_hours(self, channel: str) -> tuple[str, str]:
-        """Of a channel: its own, or those of whose it is, and their time zone."""
+        """Return the quiet hours of a channel, or otherwise those of its owner, with their time zone."""
         owner = next((person for person in self.people.values() if channel in person.channels), None)
         hours = self.channels[channel] if self.channels[channel].quiet or owner is None else owner
         return hours.quiet, hours.timezone
 
 
 class Notice(Model):
-    """A line of `.bench/notices.jsonl`: an alarm fired or cleared, a channel was notified of it, or it was muted."""
+    """A line of `.bench/notices.jsonl`: an alarm fired or cleared, was sent to a channel, or was muted."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     time: str = Field(description="When, UTC.")

@@ -1,4 +1,4 @@
-"""Approval of a plan that goes beyond what its submitter may start: what is asked, what is signed, what is recorded."""
+"""Approval of a plan that exceeds its submitter's budget: the request, the signed approval, and the records."""
 
 import hashlib
 from datetime import datetime
@@ -12,7 +12,7 @@ from benchhouse.schema.names import Name
 from benchhouse.schema.resources import Budget
 
 NAMESPACE = "benchhouse-approval"
-"""What signatures are made for: one of a commit or a login is none of an approval."""
+"""Namespace of approval signatures, so that a signature of a commit or login is not valid as an approval."""
 
 
 def _moment(text: str) -> str:
@@ -27,7 +27,7 @@ Words = Annotated[str, Field(max_length=2000)]
 
 
 class ApprovalRequest(Model):
-    """approvals/NAME.request.json: what somebody asks for."""
+    """approvals/NAME.request.json: a request for approval of a plan."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     name: Name = Field(description="Beginning of the plan's digest, and a number.")
@@ -49,12 +49,12 @@ class ApprovalRequest(Model):
     time: str = Field(description="When, UTC.")
 
     def digest(self) -> str:
-        """sha256 of the whole request: somebody who approves it names what they saw."""
+        """Return the sha256 of the whole request; an approver names it to state which request was reviewed."""
         return hashlib.sha256(canonical_json(self.model_dump(mode="json"))).hexdigest()
 
 
 class Approval(Model):
-    """What is signed: the whole request, and who approves it until when."""
+    """The content that is signed: the whole request, the approver, and the expiry."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     request: ApprovalRequest = Field(description="What was asked for.")
@@ -67,28 +67,28 @@ class Approval(Model):
     expires: Time = Field(description="Until when a run may begin or go on by it, UTC.")
 
     def signed_bytes(self) -> bytes:
-        """What the signature is made of."""
+        """Return the bytes that are signed."""
         return canonical_json(self.model_dump(mode="json"))
 
     def digest(self) -> str:
-        """sha256 of what is signed."""
+        """Return the sha256 of the signed bytes."""
         return hashlib.sha256(self.signed_bytes()).hexdigest()
 
     def named(self) -> "ApprovedBy":
-        """What evidence says of it."""
+        """Return the approval as evidence records it."""
         names = {"name": self.request.name, "approved_by": self.approved_by, "signed_by": self.signed_by}
         return ApprovedBy.model_validate(names | {"digest": self.digest()})
 
 
 class SignedApproval(Model):
-    """approvals/NAME.json."""
+    """approvals/NAME.json: an approval and its signature."""
 
     approval: Approval = Field(description="What is signed.")
     signature: str = Field(description="By `ssh-keygen -Y sign -n benchhouse-approval`.")
 
 
 class Revocation(Model):
-    """approvals/NAME.revoked.json: an approval that no longer counts."""
+    """approvals/NAME.revoked.json: an approval that was revoked."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     approval: str = Field(description="sha256 of what was signed.")
@@ -98,7 +98,7 @@ class Revocation(Model):
 
 
 class ApprovalRecord(Model):
-    """A line of `.bench/approvals.jsonl`."""
+    """A line of `.bench/approvals.jsonl`: a step in the life of an approval."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     time: str = Field(description="When, UTC.")
@@ -120,7 +120,7 @@ class ApprovalRecord(Model):
 
 
 class ApprovedBy(Model):
-    """What a trial's evidence says of the approval of its run."""
+    """The approval of a run, as recorded in the evidence of its trials."""
 
     name: str = Field(description="Name of the approval.")
     digest: str = Field(description="sha256 of what was signed.")

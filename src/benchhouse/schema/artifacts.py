@@ -1,4 +1,4 @@
-"""What a scenario brings along: the image that it runs in, and the data that its workload is made of."""
+"""Artifacts of a scenario: the image in which it runs, and the data of its workload."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from benchhouse.schema.shorthand import AlsoTakes
 
 
 class DatasetFile(Model, strict=True):
-    """A file that becomes the data of the workload; a bare text is its path."""
+    """A file with the data of the workload; plain text is its path."""
 
     path: str = Field(min_length=1, description="A file; relative to the scenario's folder.")
     sha256: str = Field("", pattern="^([0-9a-f]{64})?$", description="Of the file; another one is then refused.")
@@ -23,7 +23,7 @@ def _from_path(value: Any) -> Any:
 
 
 class Artifacts(Model, strict=True):
-    """Image and data of a scenario, and what it measures that nobody else could name."""
+    """Image and data of a scenario, and the models and servers that it measures."""
 
     container: str | None = Field(None, description="Container image, as `runtime.image`.")
     dataset: Annotated[DatasetFile, BeforeValidator(_from_path), AlsoTakes({"type": "string"})] | None = Field(
@@ -39,7 +39,7 @@ class Artifacts(Model, strict=True):
 
 
 class MeasuredModel(Model):
-    """The model of a trial, by the name that it is asked for, and its licence."""
+    """The model of a trial, by the name used in requests, and its license."""
 
     name: str
     licence: str = Field("", description="As `artifacts.models` of the scenario says; empty: nobody said.")
@@ -48,7 +48,7 @@ class MeasuredModel(Model):
 def measured_model(
     target: Mapping[str, Any], parameters: Mapping[str, Any], artifacts: Mapping[str, Any]
 ) -> MeasuredModel | None:
-    """What target or workload call `model`; None where neither does."""
+    """Return the `model` of the target or, if it has none, of the workload; None if neither names one."""
     name = target.get("model") or parameters.get("model")
     if not isinstance(name, str):
         return None
@@ -56,7 +56,7 @@ def measured_model(
 
 
 class StagedDataset(Model):
-    """The data of a trial: a copy in the cache, made before the first trial."""
+    """The dataset of a trial: a copy in the cache, made before the first trial."""
 
     name: str = Field(description="Path that the scenario gives.")
     input: str = Field(description="Input of the experiment that takes it: `prompts.file`.")

@@ -1,7 +1,7 @@
-"""Cancellation of long computations: they check at short intervals whether somebody still waits for their result.
+"""Cancellation of long computations, which check at short intervals whether their result is still needed.
 
-The check is part of the context of a request, which the threads that work for it share, so that no function has to
-pass it on. Without a check, a computation runs to its end.
+The check is part of the context of a request, which the threads that work for it share, so that no function has to pass
+it on. Without a check, a computation runs to its end.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,11 @@ _check: ContextVar[Callable[[], None] | None] = ContextVar("cancellation_check",
 
 
 def check_cancellation_by(check: Callable[[], None] | None) -> None:
-    """From now on in this context, `stop_if_cancelled` calls `check`, which raises if the work is to end."""
+    """Make `stop_if_cancelled` call `check`, which raises if the work is to end, from now on in this context."""
     _check.set(check)
 
 
 def stop_if_cancelled() -> None:
-    """Raise what the check of this context raises, if the result is no longer needed."""
+    """Call the check of this context, which raises if the result is no longer needed."""
     if check := _check.get():
         check()

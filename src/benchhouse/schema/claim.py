@@ -1,4 +1,4 @@
-"""Claim: a number that may be published, with the query, the trials and the policy that stand behind it."""
+"""Claims: numbers that may be published, with the query, trials, and policy behind them."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ CLAIM_ID = re.compile(r"[0-9a-f]{16}")
 
 
 class Policy(Model, strict=True):
-    """claims.yaml: what a number of this workspace must be before it is published."""
+    """claims.yaml: the requirements for publishing a number of this workspace."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     min_replicates: int = Field(3, ge=3, le=10_000, description="Fewest trials behind a number; never below 3.")
@@ -33,7 +33,7 @@ class Policy(Model, strict=True):
 
 
 class UnsafeReason(Model):
-    """Why a number is not publication-safe."""
+    """A reason why a number is not safe to publish."""
 
     code: Literal[
         "few_replicates", "wide_interval", "no_interval", "drift", "doubted_trials", "failed_trials",
@@ -44,12 +44,14 @@ class UnsafeReason(Model):
 
     @property
     def may_be_labelled(self) -> bool:
-        """A label can't make up for numbers that are not what they say."""
+        """Whether the number may be published as REALISM-GRADE despite this reason; not if the number itself cannot be
+        trusted.
+        """
         return self.code not in ("broken_lineage", "same_trials", "contract_rejected")
 
 
 class ClaimTrial(Model):
-    """One trial behind a claim, and the bytes that it must have."""
+    """One trial behind a claim, with the digests of its evidence."""
 
     trial_id: str
     run_id: str
@@ -63,7 +65,7 @@ class ClaimTrial(Model):
 
 
 class Citation(Model):
-    """The contract that governs a run behind a claim, and what is left of it."""
+    """The contract of a run behind a claim, and the guarantees that were not kept."""
 
     run_id: str
     name: str
@@ -74,7 +76,7 @@ class Citation(Model):
 
 
 class Changed(Model):
-    """One thing that differs between the sides of a comparison."""
+    """One difference between the sides of a comparison."""
 
     dimension: str
     a: str
@@ -82,7 +84,7 @@ class Changed(Model):
 
 
 class Claim(Model):
-    """claims/<id>.json; the id is the beginning of the sha256 of the file's bytes."""
+    """claims/<id>.json: a number or comparison to publish. The id is the start of the sha256 of the file's bytes."""
 
     schema_version: Literal[1] = 1
     kind: Literal["value", "comparison"]
@@ -113,10 +115,10 @@ class Claim(Model):
     benchhouse: str = Field(description="Version that made it.")
 
     def text(self) -> bytes:
-        """The bytes of the file; equal claims give equal bytes."""
+        """Return the bytes of the file; equal claims give equal bytes."""
         plain = self.model_dump(mode="json")  # floats stay floats: canonical JSON would write -0.0 as 0
         if self.definition is None:
-            del plain["definition"]  # claims that were made without it keep their bytes
+            del plain["definition"]  # claims from before this field keep their bytes
         if not self.contracts:
             del plain["contracts"]
         return json.dumps(plain, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1).encode() + b"\n"
@@ -133,7 +135,7 @@ class Claim(Model):
         return next(iter(self.queries.values()))
 
     def summary(self) -> dict[str, Any]:
-        """What a list shows, and what a signature says in plain words."""
+        """Return the fields for lists and for the readable part of a signature."""
         return {
             "id": self.id, "label": self.label, "statement": self.statement, "metric": self.metric, "stat": self.stat,
             "value": self.value, "unit": self.unit, "interval": self.interval, "n": self.n,

@@ -1,4 +1,4 @@
-"""Dask, Ray and Spark: what a scenario and a site may ask of them."""
+"""Settings for Dask, Ray, and Spark, in scenarios and site profiles."""
 
 import re
 from typing import Annotated, Any
@@ -77,7 +77,7 @@ class DaskSite(Model, strict=True):
 
 
 class DaskSettings(DaskSite):
-    """How trials run on Dask; it changes nothing of what they measure, so it is in no digest."""
+    """How trials run on Dask. It does not change what they measure, so it is not part of any digest."""
 
     resources: Amounts = Field(default_factory=dict, description="Worker resources of one trial: {licence: 1}.")
 
@@ -109,7 +109,7 @@ class RaySite(Model, strict=True):
 
 
 class RaySettings(RaySite):
-    """How trials run on Ray; it changes nothing of what they measure, so it is in no digest."""
+    """How trials run on Ray. It does not change what they measure, so it is not part of any digest."""
 
     resources: Amounts = Field(default_factory=dict, description="Custom resources of one trial: {TPU: 4}.")
     runtime_env: dict[str, Any] = Field(
@@ -133,4 +133,4 @@ class SparkSite(Model, strict=True):
 
 
 class SparkSettings(SparkSite):
-    """How trials run on Spark; it changes nothing of what they measure, so it is in no digest."""
+    """How trials run on Spark. It does not change what they measure, so it is not part of any digest."""

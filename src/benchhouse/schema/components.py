@@ -1,4 +1,4 @@
-"""The components of a trial whose words are logged, by name. No model here: every worker needs it."""
+"""Names of the components of a trial whose output is logged. Contains no models, because every worker imports it."""
 
 import re
 
@@ -12,7 +12,7 @@ _OURS = {EXPERIMENT, WORKER, ORCHESTRATOR, SLURM, "stdout", "stderr", "trial"}
 
 
 def check_component(name: str) -> str:
-    """The name of a service's log, as it becomes a file's. Raises ValueError."""
+    """Return the name of a service if it can name its log file; raise ValueError otherwise."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} can't name a log: up to 64 letters, digits and . _ -, a letter or digit first")
     if name.lower() in _OURS:
@@ -21,5 +21,5 @@ def check_component(name: str) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Whether it is a name of the kind that logs have, ours or a service's."""
+    """Return whether a name has the form of a log's name, of Benchhouse or of a service."""
     return bool(_NAME.fullmatch(name))

@@ -1,6 +1,6 @@
-"""How a command gets into a container: the options of Apptainer, and the script that checks before it enters.
+"""Commands inside containers: the options of Apptainer, and the script that checks the image before it enters.
 
-Both are text from values: who runs them is a runtime, a worker that starts a server, or a job on a node.
+Both are text; a runtime, a worker that starts a server, or a job on a node runs them.
 """
 
 import csv
@@ -14,7 +14,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.image import Image
 
 ENTERED = "BENCHHOUSE_ENTERED"
-"""In the environment inside: the time at which the script began, so that the worker can tell what entering cost."""
+"""Variable inside the container with the start time of the script, from which the worker computes the time to enter."""
 IMAGE_CHANGED, IMAGE_GONE, NO_APPTAINER, NO_MODULE, BIND_GONE = 91, 92, 93, 94, 95
 _EXITS = {
     IMAGE_CHANGED: "the image is not the one that was pinned",
@@ -26,12 +26,12 @@ _EXITS = {
 }
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NEVER = ("HOME", "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")  # these are the image's own
-_PASSED = ("SLURM_", "BENCH")  # variables that begin so go in, whichever there are
+_PASSED = ("SLURM_", "BENCH")  # prefixes of variables that are always passed in
 _ALSO = ("CUDA_VISIBLE_DEVICES", "TMPDIR", "TZ")
 
 
 def explain_exit(code: int | None) -> str:
-    """What an exit code of the script means; empty where it is that of the command inside."""
+    """Return the meaning of an exit code of the script; empty if it is the code of the command inside."""
     return _EXITS.get(code or 0, "")
 
 
@@ -42,7 +42,7 @@ class Bind:
     read_only: bool = False
 
     def option(self) -> list[str]:
-        """`--mount`, not `--bind`: there a colon or comma in a path would mean something."""
+        """Return the bind as `--mount`; in `--bind`, a colon or comma in a path would have a meaning."""
         fields = ["type=bind", f"source={self.source}", f"destination={self.destination}"]
         line = io.StringIO()
         csv.writer(line, lineterminator="").writerow(fields + (["ro"] if self.read_only else []))
@@ -50,7 +50,7 @@ class Bind:
 
 
 def parse_bind(text: str) -> Bind:
-    """`source:destination`, optionally followed by `:ro` or `:rw`."""
+    """Parse `source:destination`, optionally followed by `:ro` or `:rw`. Raise BenchError for other text."""
     source, _, rest = text.partition(":")
     destination, _, mode = rest.partition(":")
     if not (source.startswith("/") and destination.startswith("/")) or mode not in ("", "ro", "rw"):
@@ -60,7 +60,7 @@ def parse_bind(text: str) -> Bind:
 
 @dataclass(frozen=True)
 class ContainerEntry:
-    """One container: what it is, what it sees, which variables go in."""
+    """One container: its image, binds, and the variables that are passed in."""
 
     path: str
     image: Image
@@ -71,18 +71,19 @@ class ContainerEntry:
     variables: Sequence[str] = field(default_factory=tuple)
 
     def options(self) -> list[str]:
-        """The image stays as it is, the home folder stays outside, and no variable goes in that is not named.
+        """Return the options: the image is read-only, the home folder is not mounted, and only named variables are
+        passed in.
 
-        What lies in the home folder (a Python package, a key) is in no digest, and would be part of the measurement.
+        Files in the home folder (a Python package, a key) are not in any digest, but would affect the measurement.
         """
         options = ["--cleanenv", "--no-eval", "--no-mount", "home,cwd", "--pwd", self.workdir]
         options += ["--nv"] if self.gpus else []
-        for bind in sorted(self.binds, key=lambda item: len(item.destination)):  # a folder before what lies in it
+        for bind in sorted(self.binds, key=lambda item: len(item.destination)):  # a folder before its subfolders
             options += bind.option()
         return options
 
     def script(self, command: Sequence[str], comment: str = "") -> str:
-        """A bash script that becomes `command`, with its own arguments behind, inside the container."""
+        """Return a bash script that executes `command` inside the container, followed by the script's own arguments."""
         names = [name for name in dict.fromkeys((*_ALSO, *self.variables)) if name not in _NEVER]
         for name in names:
             if not _VARIABLE.fullmatch(name):
@@ -108,7 +109,7 @@ class ContainerEntry:
 
 
 def _option(word: str) -> str:
-    """Options on lines of their own are easier to read in what `--dry-run` prints."""
+    """Return the option on a line of its own, which is easier to read in the output of `--dry-run`."""
     return f"\\\n    {word}" if word.startswith("--") and shlex.quote(word) == word else shlex.quote(word)
 
 

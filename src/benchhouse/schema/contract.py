@@ -1,6 +1,6 @@
 """The BenchmarkRun contract: what a benchmark promises before it runs, so that a missing promise is never silent.
 
-Keys are camelCase, as contracts of the kind are published. `contract_rules` holds what one key asks of another.
+Keys are in camelCase, as in published contracts. `contract_rules` has the rules between keys.
 """
 
 from typing import Annotated, Literal, get_args
@@ -163,7 +163,7 @@ class Sinks(_ContractPart):
 
 
 class BenchmarkRun(_ContractPart):
-    """One contract file."""
+    """A contract: the class, workload, comparison, and guarantees that a benchmark promises."""
 
     kind: Literal["BenchmarkRun"] = Field(description="BenchmarkRun.")
     schema_version: Literal[1] = Field(1, description="Version of this file format.")

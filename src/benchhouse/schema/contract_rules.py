@@ -1,4 +1,4 @@
-"""What one key of a contract asks of another, and which class a contract really is: never a silent downgrade."""
+"""Rules between the keys of a contract, and the class that it effectively has; a downgrade is never silent."""
 
 import math
 import re
@@ -27,11 +27,11 @@ _GUARANTEES = {
     "dedicatedNodes": "dedicated nodes", "stableBackgroundLoad": "a stable background load",
     "fixedTopology": "a fixed topology", "exclusiveScheduling": "exclusive scheduling",
 }  # fmt: skip
-Misfits = Iterator[tuple[tuple[str | int, ...], str, str]]  # place, what is wrong, what is expected
+Misfits = Iterator[tuple[tuple[str | int, ...], str, str]]  # place, problem, expected value
 
 
 class Settled(Model):
-    """What a contract is worth."""
+    """The requested and the effective class of a contract."""
 
     asked: BenchmarkClass
     effective: BenchmarkClass | None = Field(description="None: rejected.")
@@ -46,7 +46,7 @@ class Settled(Model):
 
 
 def settle(contract: BenchmarkRun) -> Settled:
-    """The class that a contract really has, by its guarantees and by what it says of missing ones."""
+    """Return the effective class of a contract, given its guarantees and its rule for missing ones."""
     asked, policy = contract.intent.benchmark_class, contract.execution_policy
     if asked == "realism_grade":
         missing = [] if policy.cluster_context_captured else ["clusterContextCaptured (what else goes on is recorded)"]
@@ -60,7 +60,7 @@ def settle(contract: BenchmarkRun) -> Settled:
 
 
 def settle_missing(asked: BenchmarkClass, on_missing: str, missing: list[str], *, context: bool) -> Settled:
-    """What is left of a class where these guarantees are missing; `context`: what else goes on is recorded."""
+    """Return the effective class if these guarantees are missing; `context`: the cluster context is recorded."""
     missing = list(missing)
     effective: BenchmarkClass | None = None if missing else asked
     if missing and asked != "realism_grade" and on_missing == "downgrade":
@@ -73,7 +73,7 @@ def settle_missing(asked: BenchmarkClass, on_missing: str, missing: list[str], *
 
 
 def _unpinned(contract: BenchmarkRun) -> list[str]:
-    """What publication grade names by digest, and this contract does not."""
+    """Return what publication grade requires by digest and this contract does not have."""
     workload, comparison, provenance = contract.workload, contract.comparison, contract.provenance
     by_digest = {
         "workload.datasetRef": workload.dataset_ref,
@@ -93,7 +93,7 @@ def _unpinned(contract: BenchmarkRun) -> list[str]:
 
 
 def misfits(contract: BenchmarkRun) -> Misfits:
-    """All that is wrong between keys."""
+    """Yield all contradictions between keys."""
     for part in (_placeholders, _layers, _workload, _metrics, _observability, _sinks, _policy):
         yield from part(contract)
 
@@ -173,7 +173,7 @@ def _sinks(contract: BenchmarkRun) -> Misfits:
 
 
 def _wrong_with(address: str) -> str:
-    """Why nothing can be kept there; what has no scheme is a folder."""
+    """Return why an address cannot store artifacts; empty if it can. An address without a scheme is a folder."""
     if not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", address):
         return ""
     try:
@@ -206,6 +206,6 @@ def _trains(contract: BenchmarkRun) -> bool:
 
 
 def concurrency_model(values: dict[str, Any]) -> str:
-    """How requests come, by the inputs of an experiment."""
+    """Return closed_loop, open_loop, or unknown, by the inputs of an experiment."""
     given = [name for name in ("rate", "rps", "concurrency") if values.get(name) is not None]
     return UNKNOWN if not given else "closed_loop" if given == ["concurrency"] else "open_loop"

@@ -1,19 +1,19 @@
-"""Rows of CSV files that spreadsheets open: text that they would take for a formula stays text."""
+"""CSV rows that are safe to open in spreadsheets: text that looks like a formula stays text."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 _BEGINNINGS = ("=", "+", "-", "@", "\t", "\r")
-_MARK = "'"  # what spreadsheets write before a text that is one
+_MARK = "'"  # marks a cell as text in spreadsheets
 
 
 def csv_cells(row: Iterable[Any]) -> list[Any]:
-    """The row as it may be written; numbers, as text or not, stay as they are."""
+    """Return the row in the form to be written; numbers, also as text, are unchanged."""
     return [_MARK + cell if isinstance(cell, str) and _is_formula(cell) else cell for cell in row]
 
 
 def csv_values(row: Mapping[str, str]) -> dict[str, str]:
-    """The reverse, of a row that was read."""
+    """Return a row that was read, without the marks of `csv_cells`."""
     return {key: cell[1:] if cell[:1] == _MARK and _is_formula(cell[1:]) else cell for key, cell in row.items()}
 
 

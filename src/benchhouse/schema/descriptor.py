@@ -1,4 +1,4 @@
-"""Descriptor: a benchmark as Benchmark AI's TOML files describe it."""
+"""The TOML format in which Benchmark AI describes a benchmark."""
 
 from typing import Annotated, Any, Literal
 
@@ -13,12 +13,12 @@ SINGLE_RUN = "single_run"
 
 
 def _whole(value: Any) -> Any:
-    """That format takes `"4"` where it means 4."""
+    """Return a number for text such as `"4"`, which that format accepts."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
 
 
 def _by_name(value: Any) -> Any:
-    """Before metrics had patterns there was a list of their names: such are emitted."""
+    """Return a metric for a plain name, the form of older descriptors; its values are emitted."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -27,7 +27,7 @@ Port = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=65535)]
 
 
 class Info(Model, strict=True):
-    """What people are told of it, and when it runs."""
+    """Description, labels, and schedule of a benchmark."""
 
     description: str = Field("", description="For people.")
     task_name: str = Field("", description="Its name, in older descriptors; now a label.")
@@ -39,14 +39,14 @@ class Info(Model, strict=True):
 
 
 class Distributed(Model, strict=True):
-    """Several machines."""
+    """A benchmark on several machines."""
 
     num_instances: Count = Field(2, description="How many machines.")
     processes_per_instance: Literal["gpus"] | Count = Field(1, description="Processes on each: a number, or gpus.")
 
 
 class Hardware(Model, strict=True):
-    """What it runs on."""
+    """The machines on which a benchmark runs."""
 
     instance_type: str = Field(min_length=1, description="Type of machine, such as p3.8xlarge.")
     strategy: Literal["single_node", "horovod", "inference", "client_server"] = Field(
@@ -58,7 +58,7 @@ class Hardware(Model, strict=True):
 
 
 class DescriptorEnvironment(Model, strict=True):
-    """What it runs in."""
+    """The container and variables of a benchmark."""
 
     docker_image: str = Field(min_length=1, description="Container image.")
     privileged: bool = Field(False, description="Refused where true.")
@@ -67,13 +67,13 @@ class DescriptorEnvironment(Model, strict=True):
 
 
 class DescriptorScript(Model, strict=True):
-    """Files of the user, beside the image."""
+    """Files of the user in addition to the image."""
 
     script: str = Field(min_length=1, description="An archive (.tar), unpacked where $BAI_SCRIPTS_PATH says.")
 
 
 class Ml(Model, strict=True):
-    """What is run."""
+    """The program that is run."""
 
     benchmark_code: str = Field("", description="The command, or a script that begins with #!.")
     args: str = Field("", description="What is appended to the command.")
@@ -93,7 +93,7 @@ class DescriptorSource(Model, strict=True):
 
 
 class DescriptorData(Model, strict=True):
-    """Data that the program reads."""
+    """The data that the program reads."""
 
     id: str = Field("", description="Name of the dataset.")
     sources: list[DescriptorSource] = Field(default_factory=list, description="Where it comes from.")
@@ -108,7 +108,7 @@ class DescriptorMetric(Model, strict=True):
 
 
 class Output(Model, strict=True):
-    """What is measured."""
+    """The metrics of a benchmark."""
 
     metrics: list[Annotated[DescriptorMetric, BeforeValidator(_by_name)]] = Field(
         default_factory=list, description="Numbers of the program."
@@ -116,7 +116,7 @@ class Output(Model, strict=True):
 
 
 class DescriptorProbe(Model, strict=True):
-    """How to tell that the server is up."""
+    """How to check that the server is up."""
 
     path: str = Field("/", pattern="^/", description="Path that answers 200.")
     port: Port | None = Field(None, description="By default the first of `ports`.")
@@ -129,7 +129,7 @@ class DescriptorProbe(Model, strict=True):
 
 
 class ServerEnvironment(DescriptorEnvironment, strict=True):
-    """What the server runs in, and how it is started."""
+    """The container of the server, and how it is started."""
 
     start_command: str = Field("", description="The command.")
     start_command_args: str = Field("", description="What is appended to it.")
@@ -142,7 +142,7 @@ class ServerEnvironment(DescriptorEnvironment, strict=True):
 
 
 class ServerHardware(Model, strict=True):
-    """What the server runs on."""
+    """The machine on which the server runs."""
 
     instance_type: str = Field(min_length=1, description="Type of machine.")
     availability_zone: str = Field("", description="Zone of the cloud.")
@@ -150,7 +150,7 @@ class ServerHardware(Model, strict=True):
 
 
 class DescriptorServer(Model, strict=True):
-    """The server that an inference benchmark asks."""
+    """The server that an inference benchmark sends requests to."""
 
     hardware: ServerHardware
     env: ServerEnvironment
@@ -159,7 +159,7 @@ class DescriptorServer(Model, strict=True):
 
 
 class Descriptor(Model, strict=True):
-    """One descriptor file."""
+    """A descriptor file of Benchmark AI."""
 
     spec_version: str = Field(pattern=r"^0\.\d+(\.\d+)?$", description="Version of the format, such as 0.1.0.")
     info: Info
@@ -188,5 +188,5 @@ class Descriptor(Model, strict=True):
 
     @property
     def name(self) -> str:
-        """What its benchmark is called."""
+        """The name of the benchmark."""
         return self.info.labels.get("task_name") or self.info.task_name

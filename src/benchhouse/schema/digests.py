@@ -1,4 +1,4 @@
-"""Canonical JSON and the digests that give plans, instances and files their identity."""
+"""Canonical JSON, and the digests that identify plans, instances, and files."""
 
 import hashlib
 import json
@@ -20,17 +20,17 @@ def canonical_json(value: Any) -> bytes:
 
 
 def digest(value: Any) -> str:
-    """sha256 of the canonical JSON of `value`, as 64 hex characters."""
+    """Return the sha256 of the canonical JSON of `value`, as 64 hex characters."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def file_digest(path: Path) -> str:
-    """sha256 of a file's bytes, as 64 hex characters."""
+    """Return the sha256 of a file's bytes, as 64 hex characters."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-_LEAVES = frozenset({str, int, bool, type(None)})  # written as they are; this look spares most calls
+_LEAVES = frozenset({str, int, bool, type(None)})  # written unchanged; this check saves most calls
 
 
 def _plain(value: Any) -> Any:

@@ -1,11 +1,11 @@
-"""The one error family. Raised where the cause is known, printed once by the command line."""
+"""The base class of all errors, raised where the cause is known and printed once by the command line."""
 
 from enum import IntEnum
 from pathlib import Path
 
 
 class Exit(IntEnum):
-    """What the exit code of `bench` means."""
+    """Exit codes of `bench`."""
 
     GOOD = 0
     TRIAL_FAILED = 1
@@ -20,7 +20,7 @@ class Exit(IntEnum):
 
 
 class BenchError(Exception):
-    """Something the user can act on: what was found, what was expected, and (`hint`) what to do next."""
+    """An error that the user can act on: what was found, what was expected, and (`hint`) what to do next."""
 
     def __init__(self, message: str, hint: str = "", exit_code: Exit = Exit.BAD_INPUT) -> None:
         super().__init__(message)
@@ -33,11 +33,11 @@ class BenchError(Exception):
 
 
 class NotFoundError(BenchError):
-    """What was named does not exist; another name may."""
+    """The error for a name that does not exist; another name may."""
 
 
 class BusyError(BenchError):
-    """The program is busy with other work of this kind; the same request may succeed after `retry_s` seconds."""
+    """The error for a program that is busy; the same request may succeed after `retry_s` seconds."""
 
     def __init__(self, message: str, hint: str = "", retry_s: float = 5.0) -> None:
         super().__init__(message, hint)
@@ -45,7 +45,7 @@ class BusyError(BenchError):
 
 
 def unwritable(path: Path, error: OSError, then: str = "") -> BenchError:
-    """The error for a read-only or full folder; `then` is the command to repeat afterwards."""
+    """Return the error for a read-only or full folder; `then` is the command to repeat afterwards."""
     return BenchError(
         f"can't write {path}: {error.strerror or error}",
         f"make room or make it writable{f', then: {then}' if then else ''}; "

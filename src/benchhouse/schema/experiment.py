@@ -1,4 +1,4 @@
-"""Experiment: a versioned callable with declared inputs, metrics, data and resources."""
+"""Experiment: a versioned callable with declared inputs, metrics, data, and resources."""
 
 import inspect
 import math
@@ -26,7 +26,7 @@ Role = Literal["throughput", "latency", "error_rate", "timeouts", "cpu_util", "r
 
 
 class Metric(Model):
-    """One measured quantity, as declared by an experiment."""
+    """A measured quantity, as declared by an experiment."""
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_.@-]*$", max_length=100, description="Name of the metric.")
     unit: str = Field("1", description="Unit of every value: ms, MB/s, 1 (a ratio), ...")
@@ -44,7 +44,7 @@ class Deprecated(Model):
 
 
 class Data(Model):
-    """A file that an experiment needs: bundled (`package:path`) or downloaded, always checked by digest."""
+    """A file that an experiment needs, bundled (`package:path`) or downloaded; its digest is always checked."""
 
     name: str = Field(description="Name under which the experiment asks for it.")
     source: str = Field(description="`package:path/inside` for bundled data, or an http(s):// or file:// URL.")
@@ -54,27 +54,27 @@ class Data(Model):
 
 
 class Cache(Protocol):
-    """Data that persists between runs, checked by digest on the way in."""
+    """Data that persists between runs; its digest is checked when it is stored."""
 
     def fetch(self, name: str) -> Path:
-        """Path of the declared data `name`, downloaded or copied on first use, verified."""
+        """Return the path of the declared data `name`, which is downloaded or copied on first use, and verified."""
 
     def build(self, key: str, make: Callable[[Path], None]) -> Path:
-        """Path of a derived file: `make(path)` writes it once; later runs with the same key reuse it."""
+        """Return the path of a derived file: `make(path)` writes it once, and later runs with the same key reuse it."""
 
 
 class Context(Protocol):
-    """What an experiment may use of the system, handed to it as `ctx`."""
+    """The interface of the system for experiments, passed as `ctx`."""
 
     seed: int
     trial_id: str
     repetition: int
     workdir: Path  # empty, temporary, removed afterwards; also the current folder
-    nodes: list[str]  # of the trial, that of the experiment first; on one machine it is that
+    nodes: list[str]  # nodes of the trial; the first runs the experiment
 
     @property
     def artifacts(self) -> Path:
-        """A folder: what is written there becomes part of the evidence."""
+        """The folder for files that become part of the evidence."""
 
     @property
     def cache(self) -> Cache: ...
@@ -84,80 +84,86 @@ class Context(Protocol):
     ) -> None:
         """Record one value of a metric; several values of one name become a distribution.
 
-        `unit` and `direction` are for metrics that could not be declared; what is declared stands.
+        `unit` and `direction` are for metrics that could not be declared; a declaration takes precedence.
         """
 
     def emit_all(self, name: str, values: Iterable[float], *, window: str = "") -> None:
-        """Record many values of a metric, as `emit` does one by one; quickest with an `array("d")`."""
+        """Record many values of a metric, like repeated calls of `emit`; fastest with an `array("d")`."""
 
     def declare(self, metric: Metric) -> None:
-        """Declare a metric that is known only now, as of a file: what is emitted by its name has its unit and role."""
+        """Declare a metric that becomes known only now, such as from a file; values emitted under its name use its unit
+        and role.
+        """
 
     def distribution(self, name: str, histogram: Histogram, window: str = "") -> None:
         """Record a metric whose values were counted in a histogram of nanoseconds; its unit is s, ms, us or ns.
 
-        A copy is kept. Several histograms of one name and window are merged; an empty one adds nothing.
+        The histogram is copied. Several histograms of one name and window are merged; an empty one adds nothing.
         """
 
     def bound(self, name: str, errors: Mapping[str, float], beyond: Collection[str] = ()) -> None:
-        """Say how far the figures of a metric can be off, by stat (`mean`, `p99`, ...) and in its unit.
+        """State the possible error of a metric's values, per statistic (`mean`, `p99`, ...) and in its unit.
 
-        The stats that are `beyond` what is taken become INVALID: they are kept as evidence and enter no summary, while
-        everything else of the trial stands.
+        Statistics in `beyond`, whose error exceeds the limit, become INVALID: they are kept as evidence and excluded
+        from every summary. The rest of the trial is not affected.
         """
         ...
 
     def metadata(self, **items: Any) -> None:
-        """Keep custom JSON-able facts beside the results."""
+        """Store custom JSON-compatible facts with the results."""
 
     def phase(self, name: str, begin_ns: int, end_ns: int) -> None:
-        """Name a part of the trial's time, in `time.monotonic_ns()`; telemetry is summarised by phase.
+        """Name a part of the trial's time, in `time.monotonic_ns()`; telemetry is summarized by phase.
 
-        `steady` is what is measured: what came before the first is then `warmup`, what came after the last `teardown`.
+        `steady` is the measured phase: the time before the first is then `warmup`, and after the last `teardown`.
         """
 
     def energy_per(self, name: str, amount: float) -> None:
-        """Have metric `name` be the energy of the `steady` phase / `amount`, once the monitors have told it.
+        """Compute metric `name` as the energy of the `steady` phase / `amount`, from the samples of the monitors.
 
-        Energy is that of all devices whose power they read (`energy_of` in the metadata); where they read none, there
-        is no value, and `no_energy` says why.
+        The energy covers all devices whose power is read (`energy_of` in the metadata). If none is read, the metric has
+        no value, and `no_energy` gives the reason.
         """
 
     def overcame_oom_kills(self, count: int) -> None:
-        """Say that the experiment made up for so many processes of it which the kernel killed for want of memory.
+        """Report that the experiment recovered from `count` of its processes being killed by the kernel for lack of
+        memory.
 
-        Any other one ends the trial as `out_of_memory`: what was measured without a process that is gone is not known.
+        Any other such kill ends the trial as `out_of_memory`, because the effect on the measurement is unknown.
         """
 
     def warn(self, code: str, message: str) -> None:
         """Attach a named warning to the trial; it is shown wherever the numbers are."""
 
     def invalid(self, code: str, message: str) -> None:
-        """Mark the numbers of this trial as invalid: why, and what to do about it; the experiment goes on.
+        """Mark the numbers of this trial as invalid, with the reason and a remedy; the experiment continues.
 
-        May be called several times. The trial ends as `invalid`: its numbers are kept as evidence and enter no summary.
+        May be called several times. The trial ends as `invalid`: its numbers are kept as evidence and excluded from
+        every summary.
         """
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
-        """End the trial as a known, handled failure. `retryable` says the infrastructure is to blame."""
+        """End the trial as a known, handled failure. `retryable` means that the infrastructure is the cause."""
 
     def driver(self, name: str) -> Any:
-        """The installed driver class of that name."""
+        """Return the installed driver class of that name."""
 
     def on_node(self, node: str) -> list[str]:
-        """What a command must begin with to run on another of `nodes`, with this process's environment.
+        """Return the command prefix that runs a command on another of `nodes`, with this process's environment.
 
-        It is held by whoever starts it: killed with that process, told to end by the end of its standard input.
+        The command depends on the process that starts it: it is killed with that process, and stops when its standard
+        input ends.
         """
 
     def service(self, recipe: "str | Recipe") -> "Service":
-        """Start a server for this trial, by the name of an installed recipe or by one that was made; wait until it is
-        up. It is ended after the experiment, whatever became of it. One that ends by itself fails the trial.
+        """Start a server for this trial, from a recipe or the name of an installed one, and wait until it is up.
+
+        It is stopped after the experiment, however that ends. If it exits on its own, the trial fails.
         """
 
 
 class ExperimentFailed(Exception):  # noqa: N818 - an outcome, not a bug
-    """Raised by `ctx.fail`: a handled failure with a code."""
+    """A handled failure with a code, raised by `ctx.fail`."""
 
     def __init__(self, code: str, message: str, retryable: bool = False) -> None:
         super().__init__(f"{code}: {message}")
@@ -191,7 +197,7 @@ class Experiment:
 
     @cached_property
     def target_model(self) -> type[BaseModel] | None:
-        """The model of `target`, or None where the experiment takes none or leaves it untyped."""
+        """The model of `target`; None if the experiment takes no target or leaves it untyped."""
         return _as_model(_hints(self.function).get("target"))
 
     @cached_property
@@ -200,7 +206,7 @@ class Experiment:
 
     @cached_property
     def _inputs(self) -> dict[str, inspect.Parameter]:
-        """The parameters that a plain function has for its workload."""
+        """The parameters of a plain function that form its workload."""
         variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         items = self._parameters.items()
         return {name: item for name, item in items if name not in _RESERVED and item.kind not in variadic}
@@ -215,7 +221,7 @@ class Experiment:
 
     @cached_property
     def workload_model(self) -> type[BaseModel]:
-        """The model of the workload: `workload`'s annotation, or one made of the function's own parameters."""
+        """The model of the workload: the annotation of `workload`, or a model made from the function's parameters."""
         hints = _hints(self.function)
         if "workload" in self._parameters:
             model = _as_model(hints.get("workload"))
@@ -231,7 +237,7 @@ class Experiment:
                 fields[name] = (hint | None if parameter.default is None else hint, parameter.default)
         title = "".join(part.title() for part in self.name.replace("-", ".").replace("_", ".").split("."))
         config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
-        with warnings.catch_warnings():  # a parameter may be called `copy` or `json`, as methods of every model are
+        with warnings.catch_warnings():  # a parameter may be called `copy` or `json`, like a method of a model
             warnings.simplefilter("ignore")
             return create_model(f"{title}Workload", __config__=config, **fields)
 
@@ -244,7 +250,7 @@ class Experiment:
         if folder:
             target = resolve_paths(self.target_model, dict(target), Path(folder))[0]
             parameters = resolve_paths(self.workload_model, dict(parameters), Path(folder))[0]
-        if self.takes_target:  # untyped, it is its name alone when it has nothing else: functions expect a model id
+        if self.takes_target:  # an untyped target with only a name is passed as text: functions expect a model id
             bare = target["name"] if set(target) == {"name"} else dict(target)
             arguments["target"] = self.target_model.model_validate(target) if self.target_model else bare
         if (fitting := self._as_they_are(parameters)) is not None:
@@ -260,8 +266,11 @@ class Experiment:
         return self.function(**arguments)
 
     def _as_they_are(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The arguments of a plain function where there is nothing to convert or to refuse: the model that would say
-        so takes longer to make than a short trial does. None where it must be asked."""
+        """Return the arguments of a plain function if they need no conversion and are valid; None if the model must
+        check.
+
+        Building the model takes longer than a short trial.
+        """
         function = self.function
         if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__") or "workload" in self._parameters:
             return None
@@ -274,7 +283,7 @@ class Experiment:
                 if isinstance(value, float) and not math.isfinite(value):
                     return None
             elif type(value := parameter.default) not in _PLAIN and value is not None:
-                return None  # there is none, or one that must be copied
+                return None  # no default, or one that must be copied
             arguments[name] = value
         return arguments if given.keys() <= arguments.keys() else None
 
@@ -294,9 +303,9 @@ def experiment(
 ) -> Callable[[Callable[..., Any]], Experiment]:
     """Declare a function as an experiment.
 
-    `component` and `services` let a scenario name it by `workload: {component: ..., service: ...}`. `drivers` are those
-    of its own package that it can use: an error about a missing driver lists them. `dataset` is the input, by its
-    dotted name, that takes the file which a scenario brings as `artifacts.dataset`.
+    `component` and `services` let a scenario name it by `workload: {component: ..., service: ...}`. `drivers` are the
+    drivers in its own package that it can use; an error about a missing driver lists them. `dataset` is the dotted name
+    of the input that takes the file of a scenario's `artifacts.dataset`.
     """
 
     def declare(function: Callable[..., Any]) -> Experiment:
@@ -323,7 +332,7 @@ def experiment(
 
 
 def from_function(function: Callable[..., Any], name: str, version: str) -> Experiment:
-    """A plain function that returns a dict of numbers, as an experiment: any metric it returns is accepted."""
+    """Return a plain function that returns a dict of numbers as an experiment that accepts any metric."""
     description = (inspect.getdoc(function) or "").split("\n")[0]
     return Experiment(name=name, version=version, function=function, strict_metrics=False, description=description)
 

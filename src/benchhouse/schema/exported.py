@@ -1,4 +1,4 @@
-"""What an exporter is given, and what it may be: the numbers of a run or the content of a packet, for another tool."""
+"""Data for exporters, and their types: the numbers of a run or the content of a packet, for another tool."""
 
 import hashlib
 from collections import Counter
@@ -14,33 +14,33 @@ from benchhouse.schema.experiment import Direction
 
 @dataclass(frozen=True)
 class ExportedStatistic:
-    """One statistic of one metric at one point, over its good trials; every number in it is finite."""
+    """One statistic of one metric at one point, over its valid trials; every number in it is finite."""
 
     metric: str
     stat: str
-    """value, or what a trial computed from its samples: mean, p50, p99, ..."""
+    """`value`, or a statistic that a trial computed from its samples: mean, p50, p99, ..."""
     unit: str
     direction: Direction | None
     mean: float
-    """Over the trials."""
+    """Mean over the trials."""
     stdev: float | None
-    """Between the trials; None of a single one."""
+    """Standard deviation between the trials; None for a single trial."""
     interval: tuple[float, float] | None
-    """The 95% interval of the mean; None of a single trial."""
+    """The 95% interval of the mean; None for a single trial."""
     values: tuple[float, ...]
-    """Of each trial."""
+    """The value of each trial."""
     trials: tuple[str, ...]
-    """Their ids, in the same order."""
+    """The ids of the trials, in the order of `values`."""
     headline: bool
-    """Whether it leads its metric: the value, or the mean."""
+    """Whether this is the main statistic of its metric: the value, or the mean."""
     shaky: bool
-    """A percentile of too few samples within a trial to be trusted."""
+    """Whether this is a percentile of too few samples per trial to be reliable."""
     ref: str
-    """What `bench trace` takes."""
+    """The reference for `bench trace`."""
 
     @property
     def name(self) -> str:
-        """`qps`, or `latency.p99`."""
+        """The name in other tools: `qps`, or `latency.p99`."""
         return self.metric if self.stat == "value" else f"{self.metric}.{self.stat}"
 
     @property
@@ -49,11 +49,11 @@ class ExportedStatistic:
 
     @property
     def is_spread(self) -> bool:
-        """Whether it says how samples scatter or how many there were, not what was measured."""
+        """Whether the statistic is the spread or the number of samples, not a measured quantity."""
         return self.stat in ("stdev", "n")
 
     def words(self) -> str:
-        """Interval, n and doubts in one line, for formats that have a place for text."""
+        """Return interval, n, and doubts on one line, for formats that have a text field."""
         ends = "" if self.interval is None else f"95% interval {self.interval[0]:.6g} to {self.interval[1]:.6g}, "
         trials = "1 trial" if self.n == 1 else f"{self.n} trials"
         return f"{ends}{trials}{', a percentile of few samples' if self.shaky else ''}"
@@ -61,29 +61,29 @@ class ExportedStatistic:
 
 @dataclass(frozen=True)
 class ExportedPoint:
-    """One point of a run that has numbers."""
+    """A point of a run that has numbers."""
 
     name: str
-    """Unlike that of every other point of the run, and the same in every run of the scenario."""
+    """Unique within the run, and the same in every run of the scenario."""
     target_name: str | None
     target: Mapping[str, Any]
     parameters: Mapping[str, Any]
     instance_digest: str
     benchmark_case_id: str
     started: datetime
-    """Of its first good trial, UTC."""
+    """Start of its first valid trial, UTC."""
     ended: datetime
-    """Of its last good trial, UTC."""
+    """End of its last valid trial, UTC."""
     figures: tuple[ExportedStatistic, ...]
     files: Mapping[str, Path]
-    """Sealed files of its trials, by their place below a folder: `TRIAL/manifest.json`."""
+    """Sealed files of its trials, by relative path: `TRIAL/manifest.json`."""
     lost_files: tuple[str, ...]
-    """Those that are not here or not as they were sealed, in words."""
+    """Files that are missing or were changed after sealing, in words."""
 
 
 @dataclass(frozen=True)
 class ExportedRun:
-    """The good numbers of a run. What is invalid or failed is in `left_out`, in words, and nowhere else."""
+    """The valid numbers of a run. Invalid and failed trials are only mentioned in `left_out`, in words."""
 
     run_id: str
     scenario: str
@@ -93,12 +93,12 @@ class ExportedRun:
     hosts: tuple[str, ...]
     git_commit: str
     benchhouse: str
-    """Version that exports it."""
+    """Version of Benchhouse that exports it."""
     points: tuple[ExportedPoint, ...]
     left_out: tuple[str, ...]
 
     def names(self) -> list[str]:
-        """`SCENARIO/POINT` of each point."""
+        """Return `SCENARIO/POINT` of each point."""
         return [f"{self.scenario}/{point.name}" for point in self.points]
 
 
@@ -118,34 +118,34 @@ class PackedTable:
 
     name: str
     file: str
-    """In the packet: `tables/NAME/PART.parquet`."""
+    """Path in the packet: `tables/NAME/PART.parquet`."""
     description: str
     columns: tuple[PackedColumn, ...]
 
 
 @dataclass(frozen=True)
 class ExportedPacket:
-    """A packet of a claim as it lies there: checked, and described by digests."""
+    """The packet of a claim, checked, and described by digests."""
 
     file: str
-    """Its name."""
+    """Name of the packet's file."""
     sha256: str
     size: int
     claim: Claim
     files: Mapping[str, tuple[str, int]]
-    """What is in it: sha256 and bytes by name."""
+    """Files in the packet: sha256 and size in bytes by name."""
     tables: tuple["PackedTable", ...]
     licence: str
-    """Under which the packet is published: an address, or a name; empty: nobody said."""
+    """License under which the packet is published, an address or a name; empty if unknown."""
     url: str
-    """Where it is published; empty: nobody said."""
+    """Address where it is published; empty if unknown."""
     described_at: str
     """Time of the export, UTC, ISO 8601."""
 
 
 @dataclass(frozen=True)
 class ExportedDocument:
-    """One text, and what of the numbers has no place in it."""
+    """A document, and the numbers that its format cannot hold."""
 
     text: str
     left_out: tuple[str, ...] = ()
@@ -153,19 +153,19 @@ class ExportedDocument:
 
 @dataclass(frozen=True)
 class Sent:
-    """What became of a run in a store of another tool."""
+    """The result of sending a run to a store of another tool."""
 
     where: str
     made: int
-    """Points that are there now and were not before."""
+    """Number of points that were added."""
     known: int
-    """Points that were there already: nothing was done to them."""
+    """Number of points that already existed and were not changed."""
     left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class DocumentExporter:
-    """A run as one text."""
+    """An exporter that writes a run as one document."""
 
     about: str
     """The format, in one line."""
@@ -174,8 +174,11 @@ class DocumentExporter:
 
 @dataclass(frozen=True)
 class FolderExporter:
-    """A run as files. `write` is given an empty folder, which gets its final name when all is written and synced; it
-    returns what of the numbers has no place in them."""
+    """An exporter that writes a run as files.
+
+    `write` gets an empty folder, which gets its final name when everything is written and synced. It returns the
+    numbers that the format cannot hold.
+    """
 
     about: str
     write: Callable[[ExportedRun, Path], list[str]]
@@ -183,7 +186,10 @@ class FolderExporter:
 
 @dataclass(frozen=True)
 class StoreExporter:
-    """A run in a store that holds others too. `send` is given where that is; sent twice, a point is there once."""
+    """An exporter that adds a run to a store.
+
+    `send` gets the location of the store; a point that is sent twice is stored once.
+    """
 
     about: str
     send: Callable[[ExportedRun, str], Sent]
@@ -191,28 +197,28 @@ class StoreExporter:
 
 @dataclass(frozen=True)
 class PacketExporter:
-    """What a published packet is, as one text."""
+    """An exporter that describes a published packet in one document."""
 
     about: str
     render: Callable[[ExportedPacket], ExportedDocument]
 
 
 Exporter = DocumentExporter | FolderExporter | StoreExporter | PacketExporter
-"""What an entry point of the group `benchhouse.exporters` holds."""
+"""The type of entry points in the group `benchhouse.exporters`."""
 
 
 @dataclass
 class Names:
-    """Names as another tool allows them. Two that become one are told apart by a digest of what they were."""
+    """Names in the form that another tool allows; a digest of the original distinguishes names that become equal."""
 
     allowed: Callable[[str], str]
-    """A name as the tool takes it, however long."""
+    """Converts a name to allowed characters, without limiting its length."""
     longest: int
     _made: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, names: Iterable[str], allowed: Callable[[str], str], longest: int) -> "Names":
-        """All names at once, so that none depends on their order."""
+        """Convert all names at once, so that the result does not depend on their order."""
         made = cls(allowed, longest)
         known = list(dict.fromkeys(names))
         short = {name: allowed(name)[:longest] for name in known}

@@ -1,4 +1,4 @@
-"""`github` of workspace.yaml: which repositories may ask for what, and how GitHub is reached."""
+"""The `github` section of workspace.yaml: repositories that may send requests, and how GitHub is reached."""
 
 import re
 from typing import Annotated, Literal
@@ -47,7 +47,7 @@ def _thread(text: str) -> str:
 
 
 class GitHubThread(Model, strict=True):
-    """An issue or a pull request, in which messages are comments."""
+    """An issue or pull request to which messages are posted as comments."""
 
     issue: Annotated[str, AfterValidator(_thread)] = Field(description="owner/name#12, of an issue or a pull request.")
     token: Referred = Field("$GITHUB_TOKEN", description="'$VARIABLE' with a token that may comment there.")
@@ -63,7 +63,7 @@ class GitHubThread(Model, strict=True):
 
 
 class GitHubSettings(Model, strict=True):
-    """Pull requests and comments on GitHub."""
+    """Settings for pull requests and comments on GitHub."""
 
     repositories: list[Repository] = Field(min_length=1, description="owner/name of each that may ask; no other does.")
     webhook_secret: Referred = Field(
@@ -78,5 +78,5 @@ class GitHubSettings(Model, strict=True):
     poll_s: float = Field(30.0, ge=1, description="Seconds between two looks of bench agent --poll.")
 
     def takes(self, repository: str) -> bool:
-        """Whether it is listed, whatever the case of its letters."""
+        """Return whether a repository is listed; case is ignored."""
         return repository.lower() in {name.lower() for name in self.repositories}

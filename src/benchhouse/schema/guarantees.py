@@ -1,4 +1,4 @@
-"""Guarantees of a contract: what a run is held to, and what was seen of each."""
+"""Guarantees of a contract: what a run must fulfill, and what was observed."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -16,11 +16,11 @@ COMMIT, LOCK, IMAGES = "provenance.gitCommit", "provenance.packageLockDigest", "
 DATASET, ARTIFACTS = "workload.datasetRef", "sinks.rawArtifacts"
 REPLICATES, WARMUPS = "trials.minReplicates", "trials.minWarmups"
 QUIET_SHARE = 0.05
-"""Of a node's processors that others may use on one that is dedicated, and by which a stable background may vary."""
+"""Share of a node's processors that others may use on a dedicated node, and by which a stable background may vary."""
 
 
 class Terms(Model):
-    """What of a contract a run is held to: its class, what it demands, and what becomes of a run that lacks some."""
+    """The terms of a contract for a run: its class, its guarantees, and what happens if some are missing."""
 
     name: str
     digest: str = Field(description="Digest of the whole contract.")
@@ -70,7 +70,7 @@ def _demands(contract: BenchmarkRun) -> Iterator[str]:
         yield IMAGES
     if SHA256.search(contract.workload.dataset_ref):
         yield DATASET
-    if "://" not in contract.sinks.raw_artifacts.uri:  # what is stored elsewhere is there after the run
+    if "://" not in contract.sinks.raw_artifacts.uri:  # artifacts in remote storage exist only after the run
         yield ARTIFACTS
     yield REPLICATES
     if contract.trials.min_warmups:

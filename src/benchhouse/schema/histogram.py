@@ -1,7 +1,7 @@
-"""A histogram of non-negative integers that merges exactly and states how far its quantiles can be off.
+"""A histogram of non-negative integers that merges exactly and states the error of its quantiles.
 
-Buckets are log-linear: 1,024 of equal width between one power of two and the next, so small values are kept exactly
-and memory grows with the spread of the values, not with their number.
+Buckets are log-linear: 1,024 of equal width between consecutive powers of two, so small values are exact, and memory
+grows with the spread of the values, not with their number.
 """
 
 from __future__ import annotations
@@ -15,56 +15,56 @@ from itertools import accumulate
 from operator import index, mul
 from typing import Any, NoReturn
 
-_BITS = 10  # of a value, after its leading one, that tell buckets apart
+_BITS = 10  # bits after a value's leading one that select its bucket
 _STEP = 1 << _BITS
 _SCHEME = f"log-linear-{_BITS}"
 _NAMES = {"scheme", "n", "min", "max", "total", "squares", "buckets", "counts"}
-_EXACT_FLOAT = 1 << 53  # integers below it have a float of their own
+_EXACT_FLOAT = 1 << 53  # integers below it are exact as floats
 
 RELATIVE_ERROR = 2.0 ** -(_BITS + 1)
-"""A quantile is at most this share away from the exact one: half a bucket's width over its lower edge."""
+"""The largest relative error of a quantile: half a bucket's width divided by its lower edge."""
 LARGEST = 1 << 62
 """The largest value that can be added."""
 
 
 class PreparedValues:
-    """Values, and all that a histogram wants to know of them: worked out once for several histograms."""
+    """Values with their buckets and sums, computed once for several histograms."""
 
     __slots__ = ("buckets", "high", "low", "n", "squares", "total")
 
     def __init__(self, values: Iterable[int]) -> None:
-        """Raises ValueError for a value out of range."""
+        """Raise ValueError if a value is out of range."""
         try:
             numbers = array("q", values)
         except OverflowError:
             raise ValueError(f"a histogram takes values from 0 to {LARGEST}, found one beyond 64 bits") from None
-        ints = numbers.tolist()  # plain integers, whatever was given
+        ints = numbers.tolist()  # plain integers, whatever the input type
         self.low, self.high = (min(ints), max(ints)) if ints else (0, 0)
         if self.low < 0 or self.high > LARGEST:
             raise _out_of_range(self.low if self.low < 0 else self.high)
         if self.high < _EXACT_FLOAT:
-            # The leading bits of a float are its exponent and the start of its mantissa: the bucket, ready made.
+            # The leading bits of a float are its exponent and the start of its mantissa, which are the bucket.
             shift = 52 - _BITS
             buckets = [bits >> shift for bits in memoryview(array("d", ints)).cast("B").cast("q")]
         else:
             buckets = [_bucket(value) for value in ints]
-        self.buckets: list[int] | dict[int, int] = buckets  # of each value; or of all, with how many there are of each
+        self.buckets: list[int] | dict[int, int] = buckets  # bucket of each value, or counts by bucket
         self.n = len(ints)
         self.total, self.squares = sum(ints), sum(map(mul, ints, ints))
 
     @classmethod
     def known(cls, n: int, low: int, high: int, total: int, squares: int, buckets: dict[int, int]) -> PreparedValues:
-        """Of values that somebody else has looked at."""
+        """Return prepared values from known counts and sums."""
         made = cls.__new__(cls)
         made.n, made.low, made.high, made.total, made.squares, made.buckets = n, low, high, total, squares, buckets
         return made
 
 
 class Histogram:
-    """Counts integers from 0 to `LARGEST`, usually nanoseconds.
+    """A histogram of integers from 0 to `LARGEST`, usually nanoseconds.
 
-    `n`, `min`, `max`, `mean` and `stdev` are exact. Merging adds integers only, so the order and grouping of merges
-    leave no trace: the histogram of the parts is the histogram of the whole.
+    `n`, `min`, `max`, `mean` and `stdev` are exact. Merging only adds integers, so the order and grouping of merges do
+    not matter: the merged histogram of the parts is the histogram of the whole.
     """
 
     __slots__ = ("_counts", "_squares", "_total", "max", "min", "n")
@@ -83,13 +83,15 @@ class Histogram:
 
     @property
     def stdev(self) -> float | None:
-        """Sample standard deviation (n-1 in the denominator); None for fewer than two values."""
+        """The sample standard deviation (n-1 in the denominator); None for fewer than two values."""
         if self.n < 2:
             return None
         return math.sqrt((self.n * self._squares - self._total**2) / (self.n * (self.n - 1)))
 
     def add(self, value: int, count: int = 1) -> None:
-        """Raises ValueError, and changes nothing, for a value out of range or a count below one."""
+        """Add a value `count` times. For a value out of range or a count below one, raise ValueError and change
+        nothing.
+        """
         value = index(value)
         if not 0 <= value <= LARGEST:
             raise _out_of_range(value)
@@ -99,26 +101,26 @@ class Histogram:
         self._take(count, value, value, value * count, value * value * count)
 
     def extend(self, values: Iterable[int]) -> None:
-        """Add many values at once, several times faster than one by one; all or, after a ValueError, none."""
+        """Add many values at once, several times faster than one by one. After a ValueError, none is added."""
         self.count(PreparedValues(values))
 
     def count(self, values: PreparedValues) -> None:
-        """As `extend`, for values that other histograms count too."""
+        """Add values that other histograms count too."""
         if values.n:
             self._counts.update(values.buckets)
             self._take(values.n, values.low, values.high, values.total, values.squares)
 
     def merge(self, other: Histogram) -> None:
-        """Add all values of `other`, which stays as it is."""
+        """Add all values of `other`, which is not changed."""
         if other.min is None or other.max is None:
             return
         self._counts.update(other._counts)
         self._take(other.n, other.min, other.max, other._total, other._squares)
 
     def quantile(self, q: float) -> float:
-        """The `q` quantile (0 to 1), interpolated between order statistics as Hyndman and Fan's type 7.
+        """Return the `q` quantile (0 to 1), interpolated between order statistics (Hyndman and Fan's type 7).
 
-        It is within `RELATIVE_ERROR` of the quantile of the values themselves; 0 and 1 give `min` and `max`.
+        It is within `RELATIVE_ERROR` of the exact quantile; 0 and 1 give `min` and `max`.
         """
         if not 0.0 <= q <= 1.0:
             raise ValueError(f"a quantile lies between 0 and 1, found {q}")
@@ -132,10 +134,10 @@ class Histogram:
         return low if low == high else low + (high - low) * (position - below)
 
     def to_json(self) -> dict[str, Any]:
-        """The content as JSON values, the same for equal histograms.
+        """Return the content as JSON values, the same for equal histograms.
 
-        Buckets are written as the step from the one before. The two sums are strings, because they outgrow the 64
-        bits that many readers of JSON keep.
+        A bucket is written as the difference to the previous one. The two sums are strings, because they exceed the 64
+        bits that many JSON readers support.
         """
         buckets = sorted(self._counts)
         return {
@@ -151,7 +153,7 @@ class Histogram:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Histogram:
-        """Raises ValueError for anything that `to_json` can't have written."""
+        """Return the histogram of `content`; raise ValueError for content that `to_json` cannot have written."""
         _check_form(content)
         made = cls()
         made._counts = Counter(dict(zip(accumulate(content["buckets"]), content["counts"], strict=True)))
@@ -180,7 +182,7 @@ class Histogram:
             self.max = high
 
     def _near(self, rank: int, buckets: list[int], reached: list[int]) -> float:
-        """An order statistic, counted from 0: the middle of the bucket that it is in, within `min` and `max`."""
+        """Return an order statistic, counted from 0: the middle of its bucket, limited to `min` and `max`."""
         assert self.min is not None and self.max is not None
         if rank == 0:
             return float(self.min)
@@ -191,7 +193,7 @@ class Histogram:
 
 
 def _bucket(value: int) -> int:
-    """The leading bits of `value` as a float: exponent and `_BITS` bits of mantissa, rounded down at any size."""
+    """Return the leading bits of `value` as a float: exponent and `_BITS` bits of mantissa, rounded down."""
     if value == 0:
         return 0
     length = value.bit_length()
@@ -199,7 +201,7 @@ def _bucket(value: int) -> int:
 
 
 def _edges(bucket: int) -> tuple[int, int]:
-    """The smallest and the largest value of a bucket."""
+    """Return the smallest and the largest value of a bucket."""
     if bucket == 0:
         return 0, 0
     length = (bucket >> _BITS) - 1022
@@ -216,7 +218,7 @@ def _refuse(what: str) -> NoReturn:
 
 
 def _check_form(content: Mapping[str, Any]) -> None:
-    """Names and types of a histogram's JSON; what the numbers say together is checked after."""
+    """Check names and types in a histogram's JSON; `_check_sums` checks that the numbers agree."""
     if not isinstance(content, Mapping) or set(content) != _NAMES:
         _refuse(f"expected an object with exactly {', '.join(sorted(_NAMES))}")
     if content["scheme"] != _SCHEME:
@@ -238,7 +240,7 @@ def _check_form(content: Mapping[str, Any]) -> None:
 
 
 def _check_sums(content: Mapping[str, Any], counts: Mapping[int, int]) -> None:
-    """Whether one set of values can have led to all of the numbers."""
+    """Raise ValueError if no set of values can have produced these numbers."""
     edges = []
     for bucket in counts:
         good = not bucket or _bucket(1) <= bucket <= _bucket(LARGEST)

@@ -1,7 +1,7 @@
-"""Hot metrics: what a measurement or a sampled value is called in Prometheus, and which labels it may carry.
+"""Hot metrics: names and labels of measurements and sampled values in Prometheus.
 
-One rule for those who write them and for the dashboards that read them. Anything that grows with requests, prompts or
-users' ideas stays out: it is in the evidence and in the warehouse.
+Writers and dashboards share these rules. Labels that grow with requests, prompts, or free text are not allowed; such
+values are in the evidence and in the warehouse.
 """
 
 import math
@@ -17,13 +17,13 @@ LABELS = (
     "concurrency_bucket",
 )  # fmt: skip
 GIVEN = ("cluster", "region", "node_pool")
-"""Labels that only the user knows; the others are told by the trial."""
+"""Labels that only the user knows; the others come from the trial."""
 SCOPE = "scope"
-"""The one label beside the list, on sampled values: node, trial, gpu0, service:NAME. A trial has a handful of these."""
+"""The additional label of sampled values: node, trial, gpu0, service:NAME. A trial has only a few of these."""
 STATS = ("value", "mean", "p50", "p95", "p99", "max")
 """The statistics of a result that are hot; all others are in the evidence."""
 SERIES_BUDGET = 2000
-"""Series that one folder of text files may hold."""
+"""The number of series that one folder of text files may hold."""
 
 RESULT, TELEMETRY, RUN = "benchhouse_result", "benchhouse_telemetry", "benchhouse_run"
 
@@ -36,7 +36,7 @@ _UNITS: dict[str, tuple[str, float]] = {
     "degC": ("celsius", 1), "Hz": ("hertz", 1), "MHz": ("hertz", 1e6), "GHz": ("hertz", 1e9),
     "%": ("ratio", 0.01), "$": ("dollars", 1),
 }  # fmt: skip
-# What promtool calls abbreviated units, units that are not base units, and types: none may be a part of a name.
+# Words that promtool treats as abbreviated units, non-base units, or types: not allowed as parts of a name.
 _RESERVED = frozenset((
     "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d",
     "counter", "gauge", "histogram", "summary", "untyped", "total", "count", "sum", "bucket", "info",
@@ -48,20 +48,20 @@ _NOT_BASE = re.compile(
 
 
 class Allowance(NamedTuple):
-    """What a run may add to hot metrics."""
+    """The series and labels that a run may add to hot metrics."""
 
     series: int = SERIES_BUDGET
     dropped_labels: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, contract: Mapping[str, Any]) -> "Allowance":
-        """By the contract that governs the run, as trial.json has it; never more than without one."""
+        """Return the allowance under the run's contract, as in trial.json; never more than without a contract."""
         sink = contract.get("sinks", {}).get("hotMetrics")
         return cls(min(SERIES_BUDGET, sink["seriesBudget"]), frozenset(sink["droppedLabels"])) if sink else cls()
 
 
 class PrometheusName(NamedTuple):
-    """A name in Prometheus, what a value is multiplied by to be in its unit, and that unit, the end of the name."""
+    """A name in Prometheus, the factor that converts values to its unit, and that unit, which ends the name."""
 
     name: str
     factor: float
@@ -69,24 +69,26 @@ class PrometheusName(NamedTuple):
 
 
 def result_name(metric: str, stat: str, unit: str) -> PrometheusName:
-    """`ttft`, p99, ms: benchhouse_result_ttft_p99_seconds, 0.001."""
+    """Return the name and factor: `ttft`, p99, ms gives benchhouse_result_ttft_p99_seconds, 0.001."""
     return _exported(RESULT, metric, "" if stat == "value" else stat, unit, "")
 
 
 def telemetry_name(series: Series) -> PrometheusName:
-    """A counter's name ends in _total, a gauge's in its unit."""
+    """Return the name of a series; a counter's name ends in _total, a gauge's in its unit."""
     return _exported(TELEMETRY, series.name, "", series.unit, "total" if series.kind == "counter" else "")
 
 
 def concurrency_bucket(concurrency: object) -> str:
-    """The power of two that a concurrency lies below or at; nothing where there is none."""
+    """Return the smallest power of two that is not below the concurrency; empty if there is no concurrency."""
     if not isinstance(concurrency, int | float) or isinstance(concurrency, bool) or not 0 < concurrency < 1 << 32:
         return ""
     return str(1 << (math.ceil(concurrency) - 1).bit_length())
 
 
 def labels_of_user(pairs: Mapping[str, str]) -> dict[str, str]:
-    """Labels that a user gave, if they are on the list; anything else is refused: each value makes a new series."""
+    """Return the labels that a user gave; raise BenchError for a label that is not on the list: each value makes a new
+    series.
+    """
     for name in pairs.keys() - set(GIVEN):
         hint = f"labels to give: {', '.join(GIVEN)}"
         if name in LABELS:
@@ -109,7 +111,7 @@ def _exported(prefix: str, name: str, stat: str, unit: str, end: str) -> Prometh
 
 
 def _unit(unit: str) -> tuple[list[str], float]:
-    """A unit as Prometheus writes it: base units, in full."""
+    """Return a unit as Prometheus writes it, in full base units, and the factor to it."""
     above, slash, below = unit.partition("/")
     name, factor = _UNITS.get(above, ("", 1.0))
     parts = [name] if name else [] if above == "1" else _parts(above)  # a share or a plain number has no unit
@@ -121,14 +123,14 @@ def _unit(unit: str) -> tuple[list[str], float]:
 
 
 def _parts(text: str) -> list[str]:
-    """A text as lower-case words that promtool has nothing against."""
+    """Split text into lower-case words that promtool accepts."""
     apart = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", text)
     parts = re.findall(r"[a-z0-9]+", apart.lower())
     return [f"x{part}" if part in _RESERVED or _NOT_BASE.fullmatch(part) else part for part in parts]
 
 
 def _without_unit(parts: list[str], unit: str) -> list[str]:
-    """`queue_ms` in ms is `queue`, `items_per_s` in items/s is `items`: the unit comes at the end, in full."""
+    """Return the words without the unit, which is added at the end: `queue_ms` in ms is `queue`."""
     above, slash, below = unit.partition("/")
     if slash and len(parts) > 2 and parts[-2:] == ["per", f"x{below}"]:
         return parts[:-2]

@@ -1,7 +1,7 @@
-"""Images of containers: how a registry's are named, and the two records that pin them.
+"""Container images: their names in registries, and the two records that pin them.
 
-`images.lock.yaml` of a workspace says which digest each NAME:TAG stands for; `images.json`, beside the .sif files of a
-site, what was made of which digest.
+`images.lock.yaml` of a workspace has the digest of each NAME:TAG; `images.json`, next to the .sif files of a site, has
+the digest from which each file was built.
 """
 
 import re
@@ -29,7 +29,7 @@ _PATH = re.compile(
 
 @dataclass(frozen=True)
 class ImageReference:
-    """NAME[:TAG][@sha256:...] of an image, with its registry; a name without one is Docker Hub's."""
+    """NAME[:TAG][@sha256:...] of an image, with its registry; Docker Hub if it names none."""
 
     host: str
     path: str
@@ -42,7 +42,7 @@ class ImageReference:
 
     @property
     def tagged(self) -> str:
-        """NAME:TAG, the key of a lock."""
+        """NAME:TAG, the key in a lock."""
         return f"{self.name}:{self.tag}"
 
     def at(self, digest: str) -> "ImageReference":
@@ -53,7 +53,7 @@ class ImageReference:
 
 
 def parse_reference(text: str) -> ImageReference:
-    """As Docker and OCI name images; ValueError for anything else, such as a path that leaves the registry."""
+    """Parse an image name by the rules of Docker and OCI; raise ValueError for other text, such as a path."""
     first, slash, rest = text.partition("/")
     names_host = slash and ("." in first or ":" in first or first == "localhost")
     host, named = (first, rest) if names_host else (HUB, text)
@@ -66,7 +66,7 @@ def parse_reference(text: str) -> ImageReference:
 
 
 def tagged(text: str) -> ImageReference:
-    """The same with a tag. ValueError where there is none."""
+    """Parse an image name that has a tag; raise ValueError if it has none."""
     reference = parse_reference(text)
     if not reference.tag:
         raise ValueError(f"{text!r} names no version: write NAME:TAG")
@@ -80,7 +80,7 @@ def _key(text: str) -> str:
 
 
 class Image(Model):
-    """One pinned image: what it was made from, and what its bytes are."""
+    """A pinned image file: its source and its digests."""
 
     source: str = Field(description="docker://NAME@sha256:..., the .def file, or the .sif file that was added.")
     source_digest: str = Field("", description="sha256:... of the OCI manifest or .def file; empty if added.")
@@ -105,7 +105,7 @@ Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 class Pin(Model):
-    """What a NAME:TAG stands for in this workspace."""
+    """The digest that a NAME:TAG stands for in this workspace."""
 
     digest: Digest = Field(description="sha256:... of its manifest, for all architectures where it has several.")
     source: str = Field(description="Registry that said so; `given`: whoever pinned it.")
@@ -124,7 +124,7 @@ class ImageLock(Model):
 
 
 def with_digest(published: str, digests: Mapping[str, str]) -> str:
-    """`NAME:TAG` with its digest of a lock, which goes before one of its own; as it is where the lock has none."""
+    """Return `NAME:TAG` with its digest in a lock, which replaces its own; unchanged if the lock has none."""
     if not published:
         return ""
     reference = parse_reference(published)
@@ -133,7 +133,7 @@ def with_digest(published: str, digests: Mapping[str, str]) -> str:
 
 
 def read_images(folder: Path) -> ImageList:
-    """The record of a folder; an empty one where there is none."""
+    """Return the record of a folder; empty if there is none."""
     path = folder / RECORD
     try:
         return ImageList.model_validate_json(path.read_bytes())
@@ -146,22 +146,24 @@ def read_images(folder: Path) -> ImageList:
 
 
 def pinned(path: Path) -> Image | None:
-    """What is recorded of a .sif file."""
+    """Return the record of a .sif file; None if it has none."""
     return read_images(path.parent).images.get(path.name)
 
 
 def find_pinned(folder: Path, reference: str) -> tuple[Path, Image] | None:
-    """The image in `folder` that was made from `NAME@sha256:...`."""
+    """Return the image in `folder` that was made from `NAME@sha256:...`; None if there is none."""
     name, _, wanted = reference.removeprefix("docker://").partition("@")
     pins = read_images(folder).images.items()
     same = [(folder / file, image) for file, image in pins if wanted and image.source_digest == wanted]
-    name = re.sub(r":[^/:]*$", "", name)  # a tag beside the digest
+    name = re.sub(r":[^/:]*$", "", name)  # a tag in addition to the digest
     named = [item for item in same if item[1].source.removeprefix("docker://").partition("@")[0] == name]
-    return next(iter(named or same), None)  # another mirror's name for the same digest is the same image
+    return next(iter(named or same), None)  # another name for the same digest, such as a mirror's, is the same image
 
 
 def is_unchanged(path: Path, image: Image) -> bool:
-    """By size and time; where these differ, by its bytes: a copy to another filesystem may keep neither."""
+    """Return whether a file has the recorded size and time, or else the recorded bytes: copying may change size or
+    time.
+    """
     from benchhouse.schema.digests import file_digest
 
     stat = path.stat()

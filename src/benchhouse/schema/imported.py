@@ -1,4 +1,4 @@
-"""What an importer reads from another tool's file: cases with raw samples, the tool's own figures, what is missing."""
+"""Data that an importer reads from another tool's file: cases with raw samples, the tool's statistics, and gaps."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from benchhouse.schema.model import Model, empty_list
 
 Setting = str | int | float | bool | None
 IMPORTED = "imported"
-"""The experiment whose trials hold what other tools measured."""
+"""The experiment for measurements of other tools."""
 OWN = "@"
-"""In a metric's name, before the tool that defines it: `wall_ms@hyperfine` is our `wall_ms` as hyperfine counts it."""
+"""Separates a metric from the tool that defines it: `wall_ms@hyperfine` is `wall_ms` as defined by hyperfine."""
 
 
 class ToolFigure(Model):
-    """A number that the tool itself says of samples that we have too."""
+    """A statistic that the tool reports for samples that were imported too."""
 
     stat: str = Field(description="mean, p99, ...: the one of ours that it stands beside.")
     value: float
@@ -31,7 +31,7 @@ class ToolFigure(Model):
 
 
 class ReadSeries(Model):
-    """One metric of a case: where its values lie in samples.f64."""
+    """One metric of a case, and the position of its values in samples.f64."""
 
     metric: Metric
     start: int = Field(ge=0, description="Place of the first value.")
@@ -39,7 +39,7 @@ class ReadSeries(Model):
     told: list[ToolFigure] = Field(default_factory=empty_list)
 
     def values(self, samples: Path) -> array[float]:
-        """Its values, from samples.f64."""
+        """Return the values from samples.f64."""
         read = array("d")
         with samples.open("rb") as file:
             file.seek(self.start * read.itemsize)
@@ -48,7 +48,7 @@ class ReadSeries(Model):
 
 
 class ReadCase(Model):
-    """One case of the file: a point, and what was measured there."""
+    """One case of the file: a point, and its measurements."""
 
     target: dict[str, Setting]
     settings: dict[str, Setting]
@@ -74,7 +74,7 @@ class ImportedReading(Model):
 
 
 def little_endian(values: array[float]) -> array[float]:
-    """Values of this machine as samples.f64 has them, and the other way round."""
+    """Convert values between this machine's byte order and that of samples.f64, in either direction."""
     if sys.byteorder == "big":
         values = array("d", values)
         values.byteswap()
@@ -83,7 +83,7 @@ def little_endian(values: array[float]) -> array[float]:
 
 @dataclass
 class Samples:
-    """Values of one metric in the file's order, and what the tool says of them."""
+    """Values of one metric in the file's order, and the tool's statistics of them."""
 
     metric: Metric
     values: array[float]
@@ -92,7 +92,7 @@ class Samples:
 
 @dataclass
 class ImportedCase:
-    """One case of a file, while an importer fills it. `target` has a `name`; `settings` tell its cases apart."""
+    """A case of a file while an importer fills it. `target` has a `name`; `settings` distinguish the cases."""
 
     target: dict[str, Setting]
     settings: dict[str, Setting] = field(default_factory=dict)
@@ -108,7 +108,9 @@ class ImportedCase:
         told: Mapping[str, float | None] | None = None,
         because: str | Mapping[str, str] = "",
     ) -> None:
-        """Raw samples; `told` are the tool's own figures by our names of statistics, `because` says why ours differ."""
+        """Add raw samples; `told` are the tool's statistics under Benchhouse names, `because` explains why ours may
+        differ.
+        """
         kept = values if isinstance(values, array) else array("d", values)
         if not kept:
             self.missing[metric.name] = "the file has no value of it"
@@ -125,7 +127,7 @@ class ImportedCase:
         self.samples.append(Samples(metric, kept, figures))
 
     def add_figure(self, metric: Metric, value: float | None, why_missing: str = "") -> None:
-        """A figure of the tool that can't be recomputed; None: the file does not have it."""
+        """Add a value of the tool that cannot be recomputed; None means that the file does not have it."""
         if value is None:
             self.missing[metric.name] = why_missing or "the file does not have it"
         else:
@@ -146,5 +148,5 @@ class Imported:
 def their(
     tool: str, name: str, unit: str, formula: str, direction: Direction | None = None, role: Role | None = None
 ) -> Metric:
-    """A metric as `tool` defines it: `name@tool`. It is compared with nothing but itself."""
+    """Return a metric as `tool` defines it: `name@tool`. It is compared only with itself."""
     return Metric(name=f"{name}{OWN}{tool}", unit=unit, direction=direction, formula=formula, role=role)

@@ -1,4 +1,4 @@
-"""Infrastructure that `bench infra` describes: what was asked for, what was written, and what it costs."""
+"""Infrastructure that `bench infra` describes: the request, the written files, and prices."""
 
 import re
 from typing import Annotated, Any, Literal, get_args
@@ -12,12 +12,12 @@ PROVIDERS: tuple[str, ...] = get_args(Provider)
 Stage = Literal["written", "applying", "applied", "destroying", "destroyed"]
 
 _RANGE = re.compile(r"(\d{1,4})(?:\.\.(\d{1,4}))?")
-_NAME = r"^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$"  # the longest name made of it, a bucket's, has 63 characters
+_NAME = r"^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$"  # the longest derived name, of a bucket, has 63 characters
 _INSTANCE = r"^[a-z][a-z0-9-]*\.[a-z0-9-]+$"
 
 
 class NodeRange(Model):
-    """How many nodes there are: at least `min`, at most `max`."""
+    """A number of nodes: at least `min`, at most `max`."""
 
     min: int = Field(ge=0, le=1000, description="Nodes that are always there.")
     max: int = Field(ge=0, le=1000, description="Nodes that the autoscaler may have at a time.")
@@ -33,7 +33,7 @@ class NodeRange(Model):
 
 
 def _node_range(value: Any) -> Any:
-    """`2` and `1..4`, as they are typed."""
+    """Return the range for typed text: `2` or `1..4`."""
     if not isinstance(value, str | int) or isinstance(value, bool):
         return value
     match = _RANGE.fullmatch(str(value))
@@ -46,7 +46,7 @@ Nodes = Annotated[NodeRange, BeforeValidator(_node_range)]
 
 
 class InfraRequest(Model):
-    """What was asked for. None of it can mean anything to a shell, to YAML or to HCL."""
+    """A request for infrastructure. Its values cannot contain syntax of a shell, of YAML, or of HCL."""
 
     provider: Provider
     name: str = Field(pattern=_NAME, description="At most 32 of a-z, 0-9 and -, a letter first.")
@@ -71,7 +71,7 @@ class InfraRequest(Model):
 
 
 class PriceTable(Model):
-    """A table of prices, by the name of what is paid for."""
+    """A table of prices, by the name of the priced item."""
 
     as_of: str = Field(min_length=1, description="When they were valid.")
     region: str = Field(min_length=1, description="Where they are valid.")
@@ -81,7 +81,7 @@ class PriceTable(Model):
 
 
 class InfraManifest(Model):
-    """What `bench infra` wrote into a folder, so that it never takes a file of somebody else for its own."""
+    """The files that `bench infra` wrote into a folder, so that it never overwrites other files."""
 
     schema_version: Literal[1] = 1
     request: InfraRequest

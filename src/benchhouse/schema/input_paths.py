@@ -1,8 +1,8 @@
-"""Paths among an experiment's inputs: a relative one is looked for beside the scenario file that gives it.
+"""Paths among an experiment's inputs: a relative path starts in the folder of the scenario file.
 
-A field is a path where its annotation has `pathlib.Path` (so `FilePath` and `DirectoryPath` too) or `InputPath`, on its
-own, in a union, or as the values of a list or mapping; models inside models are searched as well. Identity keeps the
-relative path, so that a plan has the same digest wherever its folder lies; models and experiments see the absolute one.
+A field is a path if its annotation has `pathlib.Path` (or `FilePath`, `DirectoryPath`) or `InputPath`, on its own, in a
+union, or as the values of a list or mapping; nested models are searched too. Identity uses the relative path, so that a
+plan has the same digest wherever its folder is; models and experiments get the absolute path.
 """
 
 import os
@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema
 
 
 class _PathMark:
-    """Says that a text is a path, where an empty text means none."""
+    """Marks text as a path; empty text means no path."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return handler(schema) | {"format": "input-path"}
@@ -30,7 +30,7 @@ _SEQUENCES = (list, tuple, set, frozenset)
 def resolve_paths(
     model: type[BaseModel] | None, data: dict[str, Any], folder: Path
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The inputs with absolute paths, and what to write for each of these: the path from `folder`, or as it was."""
+    """Return the inputs with absolute paths, and the written form of each: the path from `folder`, or unchanged."""
     written: dict[str, str] = {}
     if model is None or not has_paths(model):
         return data, written
@@ -38,7 +38,7 @@ def resolve_paths(
 
 
 def restore_paths(value: Any, written: Mapping[str, str]) -> Any:
-    """Undo `resolve_paths` in what a model made of its inputs."""
+    """Undo `resolve_paths` in data that a model produced."""
     if isinstance(value, dict):
         return {key: restore_paths(item, written) for key, item in value.items()}
     if isinstance(value, list):
@@ -47,14 +47,14 @@ def restore_paths(value: Any, written: Mapping[str, str]) -> Any:
 
 
 def rebase_paths(hint: Any, value: Any, source: Path, folder: Path) -> Any:
-    """A value of a file in `source` as a file in `folder` would write it."""
+    """Return a value from a file in `source` as a file in `folder` would write it."""
     written: dict[str, str] = {}
     resolved = _in_hint(hint, value, source, written)
     return restore_paths(resolved, {path: os.path.relpath(path, folder) for path in written}) if written else value
 
 
 def hint_at(model: type[BaseModel] | None, path: tuple[str | int, ...]) -> Any:
-    """The annotation of the field at `path`; a union of those of all models that have such a field; else None."""
+    """Return the annotation of the field at `path`, a union if several models have such a field; None if none has."""
     hints: tuple[Any, ...] = (model,)
     for part in path:
         members = [member for hint in hints for member in _models(hint)]
@@ -63,14 +63,14 @@ def hint_at(model: type[BaseModel] | None, path: tuple[str | int, ...]) -> Any:
 
 
 def owner_of(model: type[BaseModel], path: tuple[str, ...]) -> type[BaseModel] | None:
-    """The model, of all that may stand there, that has the field at `path`."""
+    """Return the first model that has the field at `path`; None if none has."""
     holders = _models(hint_at(model, path[:-1])) if path[:-1] else iter((model,))
     return next((holder for holder in holders if path[-1] in _fields(holder)), None)
 
 
 @cache
 def has_paths(hint: Any) -> bool:
-    """Whether any field of a model, or of models inside it, is a path."""
+    """Return whether any field of a model, or of models inside it, is a path."""
     return _has_paths(hint, frozenset())
 
 
@@ -116,13 +116,13 @@ def _absolute(path: str, folder: Path, written: dict[str, str]) -> str:
 
 
 def _is_of_kind(model: type[BaseModel], value: Mapping[str, Any]) -> bool:
-    """Whether a mapping may be meant for this member of a union: it has no `kind`, or the model's own."""
+    """Return whether a mapping may belong to this member of a union: it has no `kind`, or the model's own."""
     field = model.model_fields.get("kind")
     return field is None or "kind" not in value or value["kind"] in get_args(field.annotation)
 
 
 def _is_path(hint: Any) -> bool:
-    """Whether a text is a path there: of the annotation itself or of a member of a union, not inside a container."""
+    """Return whether text is a path under this annotation or a member of its union; containers do not count."""
     if isinstance(hint, type) and issubclass(hint, Path):
         return True
     return any(isinstance(part, _PathMark) or _is_path(part) for part in _members(hint))
@@ -136,7 +136,7 @@ def _models(hint: Any) -> Iterator[type[BaseModel]]:
 
 
 def _inside(hint: Any, *containers: type) -> Iterator[Any]:
-    """The annotations of what is in a container that the annotation may mean; of a mapping, of its values."""
+    """Yield the annotations of the items of a container, or of the values of a mapping, that the annotation allows."""
     if get_origin(hint) in containers:
         yield from (part for part in get_args(hint)[1 if dict in containers else 0 :] if part is not ...)
     for part in _members(hint):
@@ -144,7 +144,7 @@ def _inside(hint: Any, *containers: type) -> Iterator[Any]:
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    """Of a union or an annotated type; none of a container."""
+    """Return the members of a union or annotated type; empty for a container."""
     return () if get_origin(hint) in (None, *_SEQUENCES, dict) else get_args(hint)
 
 
@@ -155,7 +155,7 @@ def _path_fields(model: type[BaseModel]) -> dict[str, Any]:
 
 @cache
 def _fields(model: type[BaseModel]) -> dict[str, Any]:
-    """Annotations by the names that data may use; pydantic keeps the outermost metadata apart."""
+    """Return annotations by the names that data may use; pydantic stores the outermost metadata separately."""
     return {name: Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
             for key, field in model.model_fields.items()
             for name in (key, field.alias) if name}  # fmt: skip

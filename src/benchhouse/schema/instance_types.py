@@ -1,4 +1,4 @@
-"""Instance types: what machines of a cloud have, by their names; a site's own table stands before this one."""
+"""Sizes of cloud instance types, by name; a site's own table takes precedence."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from benchhouse.schema.quantities import Memory
 
 _GIB = 2**30
 _NAME = re.compile(r"([a-z0-9-]+)\.(large|(\d*)xlarge)")
-# GiB a core; `large` has two cores, `xlarge` four, `Nxlarge` N times four.
+# GiB per core; `large` has two cores, `xlarge` four, `Nxlarge` N times four.
 _GIB_A_CORE = {
     "c4": 1.875, "c5": 2.0, "c5d": 2.0, "c5n": 2.625, "c6i": 2.0, "c7i": 2.0, "m4": 4.0, "m5": 4.0, "m5d": 4.0,
     "m6i": 4.0, "m7i": 4.0, "r4": 7.625, "r5": 8.0, "r6i": 8.0, "inf1": 2.0,
@@ -34,7 +34,7 @@ _OTHERS = {  # cores, GiB, GPUs
 
 
 class InstanceType(Model, strict=True):
-    """What a trial asks for that is to run on such a machine."""
+    """The resources of an instance type, which a trial on it requests."""
 
     cpus: int = Field(1, ge=1, description="Cores.")
     memory: Memory | None = Field(None, gt=0, description="Memory, such as 16GiB.")
@@ -42,7 +42,7 @@ class InstanceType(Model, strict=True):
 
 
 def find_instance_type(name: str, own: Mapping[str, InstanceType]) -> InstanceType | None:
-    """By its name, with which SageMaker's begins with `ml.`; None for one that is not known."""
+    """Return the instance type of that name, also with SageMaker's prefix `ml.`; None if it is not known."""
     if name in own:
         return own[name]
     name = name.removeprefix("ml.")
@@ -59,5 +59,5 @@ def find_instance_type(name: str, own: Mapping[str, InstanceType]) -> InstanceTy
 
 
 def instance_names(own: Mapping[str, InstanceType]) -> list[str]:
-    """Names to guess from: all that stand in a table."""
+    """Return the known names, for suggestions."""
     return [*own, *_OTHERS, *(f"{family}.{size}" for family in _GIB_A_CORE for size in ("large", "xlarge", "2xlarge"))]

@@ -1,4 +1,4 @@
-"""JSON from strangers, and for them: what breaks a parser is a ValueError, and what JSON has no word for is null."""
+"""JSON from and for other programs: unreadable input raises ValueError, and values that JSON lacks become null."""
 
 import json
 import math
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def read_json(text: str | bytes | bytearray) -> Any:
-    """As `json.loads`; ValueError also for what is nested deeper than anybody means it."""
+    """Parse JSON like `json.loads`; raise ValueError also if it is nested too deep."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -14,7 +14,7 @@ def read_json(text: str | bytes | bytearray) -> Any:
 
 
 def finite(value: Any) -> Any:
-    """A value with null in place of NaN and the infinities, which are no JSON."""
+    """Return the value with null in place of NaN and the infinities, which JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

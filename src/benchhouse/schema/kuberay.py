@@ -1,4 +1,4 @@
-"""A Ray cluster that KubeRay makes for one run: how large its pods are, and how many there may be."""
+"""A Ray cluster that KubeRay makes for one run: the size and number of its pods."""
 
 from typing import Annotated
 
@@ -11,14 +11,14 @@ _NAME = r"^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$"
 
 
 class RayHead(Model, strict=True):
-    """The head's pod. The run's orchestrator is in it, trials are not."""
+    """The head's pod. It runs the orchestrator of the run, but no trials."""
 
     cpus: int = Field(2, ge=1, description="Cores; requested, and the limit.")
     memory: Memory = Field(4 * 2**30, description="Memory; requested, and the limit.")
 
 
 class RayWorkers(Model, strict=True):
-    """Workers of one size."""
+    """A group of workers of one size."""
 
     name: Annotated[str, Field(pattern=_NAME)] = Field("workers", description="Of the group: a-z, 0-9 and -.")
     cpus: int = Field(ge=1, description="Cores of one worker; requested, and the limit.")
@@ -59,6 +59,6 @@ class KubeRay(Model, strict=True):
 
 
 class RayCluster(Model, strict=True):
-    """Who makes the cluster of a run."""
+    """How the cluster of a run is made."""
 
     kuberay: KubeRay = Field(description="The KubeRay operator, on Kubernetes.")

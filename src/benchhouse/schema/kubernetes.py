@@ -1,4 +1,4 @@
-"""Kubernetes: what a site and a scenario may ask of a cluster."""
+"""Settings for Kubernetes, in site profiles and scenarios."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -32,7 +32,7 @@ LabelValue = Annotated[str, _matches(_VALUE, "value of a label: at most 63 lette
 
 
 class Volume(Model, strict=True):
-    """A volume that all pods of a run and this machine see; workspaces lie in it."""
+    """A volume that all pods of a run and this machine share; workspaces are in it."""
 
     claim: ObjectName = Field(description="PersistentVolumeClaim, in the namespace.")
     path: AbsolutePath = Field(
@@ -41,7 +41,7 @@ class Volume(Model, strict=True):
 
 
 class Toleration(Model, strict=True):
-    """A taint that its pods put up with."""
+    """A taint that the pods tolerate."""
 
     key: LabelKey | None = None
     operator: Literal["Equal", "Exists"] = "Equal"
@@ -50,7 +50,7 @@ class Toleration(Model, strict=True):
 
 
 class KubernetesSite(Model, strict=True):
-    """A cluster, and how pods are made there."""
+    """A Kubernetes cluster, and how pods are made there."""
 
     context: str | None = Field(None, description="Of the kubeconfig; by default its current one.")
     namespace: Namespace | None = Field(None, description="By default the context's.")
@@ -97,11 +97,11 @@ class KubernetesSite(Model, strict=True):
 
 
 class KubernetesSettings(KubernetesSite):
-    """How trials run on Kubernetes; it changes nothing of what they measure, so it is in no digest."""
+    """How trials run on Kubernetes. It does not change what they measure, so it is not part of any digest."""
 
 
 class NamespaceRequest(Model, strict=True):
-    """What an admin makes for a team: a namespace, an account with the least rights, limits, a volume."""
+    """The setup of a namespace for a team: an account with the fewest rights, limits, and a volume."""
 
     namespace: Namespace
     service_account: ObjectName = Field("bench", description="ServiceAccount that runs are started with.")

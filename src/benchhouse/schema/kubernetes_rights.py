@@ -1,4 +1,4 @@
-"""What an account must be allowed to do on Kubernetes: one list for the Role, `bench site check` and the tests."""
+"""The rights that an account needs on Kubernetes, shared by the Role, `bench site check`, and the tests."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,20 +6,21 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Right:
-    """Verbs on one kind of object, and what they are for."""
+    """Verbs on one kind of object, and their purpose."""
 
     group: str
-    """API group; empty: the core."""
+    """API group; empty for the core group."""
     resource: str
-    """Plural, with its part: `pods/log`."""
+    """Plural name, with its part if any: `pods/log`."""
     verbs: tuple[str, ...]
     purpose: str
     level: Literal["run", "evidence", "queue", "services", "endpoints", "ray", "schedules", "check", "cluster"] = "run"
-    """run: no run without it; evidence: a run goes on without it and knows less; queue: the same, where the profile
-    names a queue; services: only for servers that are attached to a run and come from an image of their own; endpoints:
-    only for servers that are already there; ray: only for whole runs on KubeRay; schedules: only for whoever applies
-    what `bench schedule render` prints; check: only `bench site check` reads it; cluster: lies outside of any
-    namespace, and can be done without."""
+    """When the right is needed. run: for every run. evidence: runs work without it, but record less. queue: like
+    evidence, if the profile names a queue. services: only for servers that are attached to a run and come from their
+    own image. endpoints: only for servers that already exist. ray: only for whole runs on KubeRay. schedules: only to
+    apply the output of `bench schedule render`. check: only for `bench site check`. cluster: outside of any namespace,
+    and optional.
+    """
 
     @property
     def api(self) -> str:

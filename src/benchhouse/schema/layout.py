@@ -1,4 +1,4 @@
-"""Every file and folder name of a workspace, in one place."""
+"""All file and folder names of a workspace."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder whose files have names of their own."""
+    """A folder whose files have fixed names."""
 
     path: Path
 
 
 class Inside:
-    """An attribute of a `Folder`: the path of what has this name in it."""
+    """An attribute of a `Folder`: the path of the file or folder with this name in it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -35,8 +35,8 @@ class TrialFolder(Folder):
     services = Inside("services.json")  # servers of a running trial; removed when it is sealed
     logs = Inside("logs")
     artifacts = Inside("artifacts")
-    profiles = Inside("artifacts/profiles")  # what a profiler wrote
-    raw_evidence = Inside("raw_evidence.jsonl")  # scheduler events, validation probes, profiler reports; where any
+    profiles = Inside("artifacts/profiles")  # output of profilers
+    raw_evidence = Inside("raw_evidence.jsonl")  # scheduler events, validation probes, profiler reports; if any
     telemetry = Inside("telemetry")
     telemetry_summary = Inside("telemetry/summary.json")
     elsewhere = Inside(".elsewhere")  # of a running trial: folders of its servers on other nodes, by name
@@ -53,17 +53,17 @@ class RunFolder(Folder):
     record = Inside("run.json")
     scenario = Inside("scenario.yaml")
     benchmark = Inside("benchmark.yaml")
-    contract = Inside("contract.yaml")  # what governs it, where something does
-    approval = Inside("approval.json")  # by which it may go beyond what its submitter may, where it does
+    contract = Inside("contract.yaml")  # the contract of the run, if it has one
+    approval = Inside("approval.json")  # the approval to exceed the submitter's budget, if there is one
     events = Inside("events.jsonl")
     lock = Inside("owner.lock")
-    carried = Inside("carried")  # names the cluster job that carries the whole run
+    carried = Inside("carried")  # names the cluster job that runs the whole run
     worker_logs = Inside("worker_logs")
-    jobs = Inside("jobs")  # submissions to a batch system, one numbered folder each; only where jobs outlive us
-    waits = Inside("waits.jsonl")  # what a cluster said of slots that waited for a place
-    job_logs = Inside("logs")  # what the jobs of the batch system printed; a link where the site keeps logs elsewhere
+    jobs = Inside("jobs")  # submissions to a batch system, one numbered folder each, if jobs outlive the orchestrator
+    waits = Inside("waits.jsonl")  # the cluster's reasons for slots that waited for a place
+    job_logs = Inside("logs")  # output of batch jobs; a link if the site stores logs elsewhere
     services = Inside("services")  # folders of the servers that are attached to the run, by name
-    pods = Inside("pods")  # of servers that were there already on Kubernetes: what is behind them, a file each
+    pods = Inside("pods")  # existing servers on Kubernetes and the pods behind them, one file per server
 
     @property
     def run_id(self) -> str:
@@ -71,17 +71,17 @@ class RunFolder(Folder):
 
     @property
     def job_name(self) -> str:
-        """How the names of all its jobs begin."""
+        """The prefix of the names of all its jobs."""
         return f"bench-{self.run_id}-"
 
 
 class EvaluationFolder(Folder):
-    """The files of one evaluation: several runs that were planned as one."""
+    """The files of an evaluation, which is several runs that were planned together."""
 
     record = Inside("evaluation.json")
-    journal = Inside("runs.jsonl")  # each run, before it is begun and when it ended
+    journal = Inside("runs.jsonl")  # each run, before it starts and when it has ended
     lock = Inside("owner.lock")
-    log = Inside("evaluation.log")  # what the process printed that carries it out
+    log = Inside("evaluation.log")  # output of the process that runs it
 
     @property
     def evaluation_id(self) -> str:
@@ -89,17 +89,17 @@ class EvaluationFolder(Folder):
 
 
 class SubmissionFolder(Folder):
-    """One array of Slurm's: the files by which the submitter and its tasks on other nodes meet."""
+    """A Slurm array: the files that connect the submitter with its tasks on other nodes."""
 
-    frame = Inside("frame.json")  # what all its trials have in common, as in trial.json
-    tasks = Inside("tasks.jsonl")  # one line a task: a list of what differs, one object a trial
-    index = Inside("tasks.index")  # where each line of `tasks` begins, and where the last ends: eight bytes each
+    frame = Inside("frame.json")  # the fields of trial.json that all its trials share
+    tasks = Inside("tasks.jsonl")  # one line per task: a list of the differing fields, one object per trial
+    index = Inside("tasks.index")  # the offset of each line of `tasks`, and the end of the last: eight bytes each
     script = Inside("job.sh")
     job = Inside("job.json")
-    begun = Inside("begun")  # an empty file INDEX.JOB for each task that has begun, with the id that Slurm gave it
+    begun = Inside("begun")  # an empty file INDEX.JOB for each task that has started, with its Slurm job id
 
     def job_of(self, index: str) -> str:
-        """The id that is in the names of a task's logs; empty where it has not begun."""
+        """Return the id in the names of a task's logs; empty if it has not started."""
         return next((path.suffix[1:] for path in self.begun.glob(f"{index}.*")), "")
 
     @property
@@ -113,20 +113,20 @@ class ImportFolder(Folder):
     scenario = Inside("scenario.yaml")
     reading = Inside("reading.json")
     samples = Inside("samples.f64")  # all values of all cases: doubles, little-endian
-    original = Inside("original")  # a folder with the file, byte by byte
-    run = Inside("run")  # the id of the run that is made of it
+    original = Inside("original")  # a folder with the unchanged file
+    run = Inside("run")  # the id of the run made from it
 
 
 class WorkspaceFolder(Folder):
-    """A folder that holds scenarios, results, reports and the hidden `.bench` state."""
+    """A folder that holds scenarios, results, reports, and the hidden `.bench` state."""
 
     state = Inside(".bench")
     runs = Inside(".bench/runs")
-    evaluations = Inside(".bench/evaluations")  # runs that were planned as one, a folder each
+    evaluations = Inside(".bench/evaluations")  # runs that were planned together, one folder per evaluation
     services = Inside(".bench/services")  # folders of free-standing servers, by id
     imports = Inside(".bench/imports")  # files of other tools, by digest
     warehouse = Inside(".bench/warehouse")
-    uncollected = Inside(".bench/uncollected")  # an empty file for each run that was begun and is not in the tables
+    uncollected = Inside(".bench/uncollected")  # an empty file for each run that has started and is not in the tables
     monitors = Inside(".bench/monitors")
     baseline_journal = Inside(".bench/baselines.jsonl")
     selftest_journal = Inside(".bench/selftests.jsonl")
@@ -134,21 +134,21 @@ class WorkspaceFolder(Folder):
     alarm_journal = Inside(".bench/alarms.jsonl")
     notice_journal = Inside(".bench/notices.jsonl")
     deposit_journal = Inside(".bench/deposits.jsonl")  # stores and packets that hold evidence of runs
-    dead_letters = Inside(".bench/dead-letters.jsonl")  # documents that a search engine refused, with its reason
-    shared_journal = Inside(".bench/shared.jsonl")  # what arrived where workspace.yaml sends it
-    followed = Inside(".bench/followed.json")  # how it stands with the team's store that `bench serve` follows
-    token_journal = Inside(".bench/tokens.jsonl")  # digests of tokens of `bench serve`; for its owner alone
-    audit_journal = Inside(".bench/audit.jsonl")  # what was written through `bench serve`
+    dead_letters = Inside(".bench/dead-letters.jsonl")  # documents that a search engine rejected, with its reason
+    shared_journal = Inside(".bench/shared.jsonl")  # what was delivered to the destinations in workspace.yaml
+    followed = Inside(".bench/followed.json")  # state of following the team's store by `bench serve`
+    token_journal = Inside(".bench/tokens.jsonl")  # digests of tokens of `bench serve`; readable only by its owner
+    audit_journal = Inside(".bench/audit.jsonl")  # writes through `bench serve`
     server_state = Inside(".bench/serve.db")  # sessions, and answers by idempotency key
-    approval_journal = Inside(".bench/approvals.jsonl")  # what was asked for, approved, used, refused and revoked
-    approval_uses = Inside(".bench/approvals")  # the run that each approval was used for, a file each
-    approval_key = Inside(".bench/approval_key")  # by which a server or an agent signs what people decide there
-    scans = Inside(".bench/scans")  # what scans of packages saw, and their parts lists, by digest of the lock
-    schedules = Inside(".bench/schedules.db")  # schedules, their slots and the lease of the agent
+    approval_journal = Inside(".bench/approvals.jsonl")  # requests, approvals, uses, refusals, and revocations
+    approval_uses = Inside(".bench/approvals")  # the run that used each approval, one file per approval
+    approval_key = Inside(".bench/approval_key")  # the key with which a server or agent signs people's decisions
+    scans = Inside(".bench/scans")  # results of package scans, and their parts lists, by digest of the lock
+    schedules = Inside(".bench/schedules.db")  # schedules, their slots, and the lease of the agent
     github = Inside(".bench/github.db")  # deliveries of webhooks, commands in comments, and their answers
     results = Inside("results")
     reports = Inside("reports")
-    claims = Inside("claims")  # published numbers, one file each; what they rest on is never pruned
+    claims = Inside("claims")  # published numbers, one file each; their evidence is never pruned
     claim_policy = Inside("claims.yaml")
     benchmarks = Inside("benchmarks")
     recipes = Inside("recipes")
@@ -157,8 +157,8 @@ class WorkspaceFolder(Folder):
     settings = Inside("workspace.yaml")
     alarms = Inside("alarms.yaml")
     trusted = Inside("trusted.yaml")
-    approvals = Inside("approvals")  # requests, and what was signed for them
-    signatures = Inside("signatures")  # of distributions; in a nexus those of its packages
+    approvals = Inside("approvals")  # requests and signed approvals
+    signatures = Inside("signatures")  # of distributions; in a nexus, of its packages
 
     @property
     def root(self) -> Path:
@@ -177,5 +177,5 @@ class WorkspaceFolder(Folder):
         return TrialFolder(self.results / scenario / ".partial" / f"{trial_id}.{attempt}")
 
     def superseded(self, scenario: str, trial_id: str, attempt: int) -> TrialFolder:
-        """Where the folder of an attempt goes when a later attempt takes its place."""
+        """Return the folder to which an attempt is moved when a later attempt replaces it."""
         return TrialFolder(self.results / scenario / f"{trial_id}.attempt-{attempt}")

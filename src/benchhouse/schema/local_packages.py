@@ -1,4 +1,4 @@
-"""Packages that have to be built: which ones may be, and that folders are built as they are now."""
+"""Packages that have to be built: which of them may be built, and how folders are built in their current state."""
 
 import re
 import tomllib
@@ -15,15 +15,15 @@ _ARCHIVE_NAME = re.compile(r"([A-Za-z0-9._-]+?)-[0-9][^-]*\.(?:tar\.gz|zip)")
 
 @dataclass(frozen=True)
 class SourceBuilds:
-    """Which packages may be built from source. Building one runs its code, so that all others come as wheels."""
+    """The packages that may be built from source. Building a package runs its code, so all others must be wheels."""
 
     names: tuple[str, ...] = ()
     """Names of distributions; `all` allows every one."""
     folder: Path | None = None
-    """The workspace: packages that are files or folders in it may be built, too."""
+    """The workspace: packages in files or folders inside it may be built too."""
 
     def options(self, requirements: Iterable[str]) -> list[str]:
-        """Return the options by which uv and pip build nothing else."""
+        """Return the options with which uv and pip build only these packages."""
         if "all" in self.names:
             return []
         sources = filter(None, map(_source, requirements))
@@ -31,8 +31,11 @@ class SourceBuilds:
         return ["--only-binary=:all:", *(f"--no-binary={name}" for name in names)]
 
     def check(self, requirements: Iterable[str]) -> None:
-        """Raise for a requirement that names a source package by its address or path and that may not be built, and
-        for an option of the installer. Packages of an index that have no wheel are refused by the installer."""
+        """Raise BenchError for an option of the installer, and for an address or path of a source package that may not
+        be built.
+
+        The installer itself rejects packages of an index that have no wheel.
+        """
         for item in requirements:
             if item.lstrip().startswith("-") or len(item.splitlines()) > 1:
                 raise BenchError(f"{item[:80]!r} is not a requirement", "NAME==VERSION, an address, or a path")
@@ -80,8 +83,11 @@ def _source(requirement: str) -> _Source | None:
 
 
 def rebuilt(lines: Iterable[str]) -> list[str]:
-    """Options of uv for requirements or a lock: it takes the wheel that it once built of a folder while the folder's
-    pyproject.toml is the same, whatever became of the code. Where a folder does not tell its name, nothing is taken."""
+    """Return uv options that rebuild the folders among requirements or the lines of a lock.
+
+    Without them, uv reuses a wheel as long as the folder's pyproject.toml is unchanged, even if its code has changed.
+    If a folder's package name is unknown, nothing is reused.
+    """
     names = [_name(folder) for line in lines if (folder := _folder(line)) is not None]
     return ["--refresh"] if None in names else [f"--refresh-package={name}" for name in names]
 

@@ -1,4 +1,4 @@
-"""Logs: a line of `trial.jsonl`, how much is kept, and what a tarball holds."""
+"""Logs: a line of `trial.jsonl`, size limits, and the content of a tarball."""
 
 from typing import Any, Literal
 
@@ -10,13 +10,13 @@ from benchhouse.schema.quantities import Bytes
 
 
 class LogSettings(Model, strict=True):
-    """How much output is kept."""
+    """How much output is stored."""
 
     cap: Bytes = Field(CAP_BYTES, ge=1, description="Most bytes of each log of a trial; of what is more, the end.")
 
 
 class LogLine(Model):
-    """A line of trial.jsonl: what a component printed, or a message of the worker's with fields of its own."""
+    """A line of trial.jsonl: output of a component, or a message of the worker with fields of its own."""
 
     model_config = ConfigDict(extra="allow")
     time: str = Field(description="When it came in, UTC.")
@@ -35,7 +35,7 @@ class LogLine(Model):
 
 
 class PackedFile(Model):
-    """One file of a tarball."""
+    """A file in a tarball."""
 
     path: str = Field(description="Within the tarball's folder.")
     size: Bytes = Field(description="Bytes.")
@@ -47,7 +47,7 @@ class PackedFile(Model):
 
 
 class LogsManifest(Model):
-    """manifest.json of a tarball: which run, which lines were asked for, which files are inside."""
+    """manifest.json of a tarball: the run, the selected lines, and the packed files."""
 
     schema_version: Literal[1] = 1
     run_id: str
@@ -61,7 +61,7 @@ class LogsManifest(Model):
 
 
 class PrunedLogs(Model):
-    """What `bench logs prune` removed, or would remove."""
+    """The files that `bench logs prune` removed, or would remove."""
 
     removed: list[str] = Field(description="Paths below the workspace.")
     size: Bytes = Field(description="Bytes in them.")

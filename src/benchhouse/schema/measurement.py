@@ -1,4 +1,4 @@
-"""Measurement: one result row, long form; metrics.json and metrics.csv are exact views of it."""
+"""Measurements, one row per result; metrics.json and metrics.csv are exact views of them."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -13,7 +13,7 @@ Part = Annotated[float, Field(ge=0, le=1)] | None
 
 
 class Measurement(Model):
-    """One number that a trial produced."""
+    """A number that a trial produced."""
 
     metric: str
     stat: str = Field(description="value, mean, stdev, min, p50, p90, p95, p99, p99.9, max, n.")
@@ -39,14 +39,14 @@ class HistogramEntry(Model):
 
 
 class HistogramsFile(Model):
-    """histograms.json: every distribution that was counted and not listed value by value."""
+    """histograms.json: every distribution that was counted rather than listed value by value."""
 
     schema_version: Literal[1] = 1
     histograms: list[HistogramEntry]
 
 
 def common_unit(unit: str) -> str:
-    """A unit as the common schema spells it: `MB_per_s`; `1/s` is of items."""
+    """Return a unit as the common schema spells it: `MB_per_s`; `1/s` becomes `items_per_s`."""
     words = re.sub("^1(?=/|$)", "items", unit).replace("/", "_per_")
     return re.sub("[^A-Za-z0-9]+", "_", words).strip("_") or "items"
 
@@ -75,7 +75,7 @@ class ErrorCounts(Model):
 
 
 class Extras(Model):
-    """What the common schema of metrics.json has no place for."""
+    """Data that the common schema of metrics.json does not cover."""
 
     schema_version: Literal[1] = 1
     run_id: str
@@ -93,7 +93,7 @@ class Extras(Model):
 
 
 class CommonMetrics(Model):
-    """What metrics.json of any tool says in the common schema. What was not measured is null."""
+    """The part of metrics.json in the common schema of all tools. Quantities that were not measured are null."""
 
     trial_id: str
     timestamp: str
@@ -108,6 +108,6 @@ class CommonMetrics(Model):
 
 
 class MetricsFile(CommonMetrics):
-    """metrics.json: the common schema, our extras under one key."""
+    """metrics.json: the common schema, and the fields of Benchhouse under one key."""
 
     benchhouse: Extras

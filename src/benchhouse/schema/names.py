@@ -1,4 +1,4 @@
-"""Names that become folders: nothing in them can lead out of one."""
+"""Names of folders, which cannot contain a path out of their parent."""
 
 import re
 from typing import Annotated
@@ -11,7 +11,7 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 
 def can_name_a_folder(name: str) -> str:
-    """`name` again; ValueError where it could lead out of a folder."""
+    """Return `name`; raise ValueError if it cannot name a folder."""
     if not re.fullmatch(_NAME, name) or name.endswith("\n"):
         allowed = "at most 100 of a-z, A-Z, 0-9, '.', '_' and '-', with a letter or digit first"
         raise ValueError(f"{quote(name)} can't be a name: {allowed}")

@@ -1,6 +1,6 @@
-"""The published files of a nexus: packages, models, spaces of points, and benchmarks that several experiments answer.
+"""The published files of a nexus: packages, models, spaces of points, and logical benchmarks.
 
-Keys are spelled as published (camelCase where ado's are). A nexus is a folder with `packages/` and `benchmarks/`.
+Keys are spelled as published (camelCase in ado's formats). A nexus is a folder with `packages/` and `benchmarks/`.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ class PackageEntry(Model):
 
 
 class NexusFile(Model):
-    """`packages/<package>/nexus.yaml`."""
+    """`packages/<package>/nexus.yaml`: a package and the Python packages with its experiments."""
 
     package: PackageEntry
 
@@ -53,7 +53,7 @@ class ModelEntry(Model):
 
 
 class ModelFile(Model):
-    """`packages/<package>/models/<model>/model.yaml`."""
+    """`packages/<package>/models/<model>/model.yaml`: the model that the benchmarks in this folder measure."""
 
     model: ModelEntry
 
@@ -70,7 +70,7 @@ class LogicalBenchmark(Camel):
 
 
 class PropertyMapping(Camel):
-    """One of ours is one of the experiment's; or a value of ours stands for a region of the experiment's inputs."""
+    """A property and its input of the experiment, or a value of a property and its region of the inputs."""
 
     benchmark: PropertyRef | None = Field(None, description="Of the logical benchmark.")
     experiment: PropertyRef | None = Field(None, description="Of the experiment.")
@@ -97,12 +97,12 @@ class Binding(Camel):
 
 
 class LogicalFile(Camel):
-    """`benchmarks/<id>.yaml` of a nexus."""
+    """`benchmarks/<id>.yaml` of a nexus: a logical benchmark and its bindings."""
 
     logical_benchmark: LogicalBenchmark
     bindings: list[Binding] = Field([], description="Which experiments answer it, and how.")
 
 
 def is_logical(data: Any) -> bool:
-    """Whether what a file of `benchmarks/` holds is a logical benchmark, and not one of our own."""
+    """Return whether the data of a file in `benchmarks/` is a logical benchmark, not a registered one."""
     return isinstance(data, dict) and ("logicalBenchmark" in data or "bindings" in data)

@@ -1,4 +1,4 @@
-"""A wheel with nothing but our metadata: Benchhouse need not be on an index for packages that depend on it."""
+"""A metadata-only wheel of Benchhouse, so that packages that depend on it can be installed without an index."""
 
 import zipfile
 from importlib.metadata import distribution
@@ -9,7 +9,9 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: benchhouse\nRoot-Is-Purelib: true\nTag:
 
 
 def write_own_wheel(folder: Path, *, with_dependencies: bool = True) -> Path:
-    """Of the version that runs. Without its dependencies only those of extras are left, as in `benchhouse[faiss]`."""
+    """Write the wheel for the running version. Without dependencies, only those of extras stay, as in
+    `benchhouse[faiss]`.
+    """
     ours = distribution(NAME)
     metadata = ours.read_text("METADATA") or ""
     if not with_dependencies:

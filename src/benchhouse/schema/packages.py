@@ -1,4 +1,4 @@
-"""What may be in experiment packages, by `packages:` of trusted.yaml, and what a scan saw in them."""
+"""Rules for experiment packages, under `packages:` of trusted.yaml, and the results of scans."""
 
 from datetime import date
 from typing import Annotated, Literal
@@ -11,11 +11,11 @@ from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Seconds
 
 SIGNATURES = "benchhouse-package"
-"""What a signature of a distribution is made for: one of a commit, or of an approval, is none of it."""
+"""Namespace of signatures of distributions, so that signatures of commits or approvals are not valid for them."""
 
 Severity = Literal["none", "low", "medium", "high", "critical", "unknown"]
 SEVERITIES: tuple[Severity, ...] = ("unknown", "none", "low", "medium", "high", "critical")
-"""In the order in which one outweighs another, where advisories about one flaw differ."""
+"""Ascending order for choosing among advisories about one flaw that disagree."""
 
 
 def _a_day(text: str) -> str:
@@ -30,7 +30,7 @@ Day = Annotated[str, AfterValidator(_a_day)]
 
 
 class PackageException(Model, strict=True):
-    """What is let through for a while, by somebody's decision."""
+    """A vulnerability or license that is allowed until a given day."""
 
     package: str = Field(min_length=1, description="The distribution.")
     advisory: str | None = Field(None, description="Id of the vulnerability, or one of its other names: CVE-2026-1.")
@@ -46,7 +46,7 @@ class PackageException(Model, strict=True):
 
 
 class PackagePolicy(Model, strict=True):
-    """`packages:` of trusted.yaml: what experiment packages are held to before they may run."""
+    """`packages:` of trusted.yaml: requirements for experiment packages before they may run."""
 
     scans: Literal["required", "advised"] = Field(
         "required", description="required: a run needs a scan that lets its packages through; advised: it only says so."
@@ -74,7 +74,7 @@ class PackagePolicy(Model, strict=True):
 
 
 class PackageComponent(Model):
-    """One distribution."""
+    """A distribution in a scanned package."""
 
     name: str = Field(description="As indexes write it.")
     version: str = Field(description="Its version.")
@@ -82,7 +82,7 @@ class PackageComponent(Model):
 
 
 class Vulnerability(Model):
-    """One flaw of one distribution."""
+    """A known flaw of a distribution."""
 
     package: str = Field(description="The distribution.")
     version: str = Field(description="Which version of it is there.")
@@ -94,7 +94,9 @@ class Vulnerability(Model):
 
 
 class PackageScan(Model):
-    """`.bench/scans/LOCK.json`: what was in a package, and what was known of it. What is allowed is not said here."""
+    """`.bench/scans/LOCK.json`: the components of a package, and their known vulnerabilities. It does not state what is
+    allowed.
+    """
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     time: str = Field(description="When, UTC.")
@@ -108,7 +110,7 @@ class PackageScan(Model):
 
 
 class SignedFiles(Model):
-    """What is signed of a distribution: every file that its wheel brings."""
+    """The signed content of a distribution: every file in its wheel."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     package: str = Field(description="The distribution, as indexes write it.")
@@ -118,12 +120,12 @@ class SignedFiles(Model):
     time: str = Field(description="When, UTC.")
 
     def signed_bytes(self) -> bytes:
-        """What the signature is made of."""
+        """Return the bytes that are signed."""
         return canonical_json(self.model_dump(mode="json"))
 
 
 class SignedPackage(Model):
-    """`signatures/NAME-VERSION-DIGEST.json`."""
+    """`signatures/NAME-VERSION-DIGEST.json`: the signed files of a distribution, and the signature."""
 
     signed: SignedFiles = Field(description="What is signed.")
     signature: str = Field(description="By `ssh-keygen -Y sign -n benchhouse-package`.")

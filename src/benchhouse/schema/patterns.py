@@ -4,7 +4,7 @@ import re
 
 
 def compiled(pattern: str) -> "re.Pattern[str]":
-    """Raises ValueError for what is none, and for what Python can't hold: too many repetitions, nested too deep."""
+    """Compile a pattern; raise ValueError if it is invalid, or too large or too deeply nested for Python."""
     try:
         return re.compile(pattern)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""The pod that a site's Kubernetes settings describe, as a plain manifest, around one container."""
+"""The manifest of a pod with one container, from a site's Kubernetes settings."""
 
 import hashlib
 import re
@@ -19,12 +19,12 @@ VOLUME, _SHM = "shared", "shm"
 
 
 def chosen(site: KubernetesSite, own: KubernetesSite | None) -> KubernetesSite:
-    """What a scenario says itself counts; the rest is the site's."""
+    """Return the site's settings, overridden by those that a scenario sets."""
     return site.model_copy(update={name: getattr(own, name) for name in own.model_fields_set}) if own else site
 
 
 def pinned_image(settings: KubernetesSite) -> str:
-    """The image; raises BenchError where there is none, or one that may be another tomorrow."""
+    """Return the image; raise BenchError if there is none or it is not pinned by digest."""
     if not settings.image:
         raise BenchError("there is no image for the pods", "kubernetes: {image: registry/name@sha256:...}")
     if "@sha256:" not in settings.image:
@@ -37,7 +37,7 @@ def pinned_image(settings: KubernetesSite) -> str:
 
 
 def quantities(cpus: float, memory: int | None, gpus: int, settings: KubernetesSite) -> Manifest:
-    """Requests that are the limits too: the pod is of the class Guaranteed, and takes nothing from its neighbours."""
+    """Return requests equal to the limits, so that the pod is of the class Guaranteed and does not affect others."""
     amounts = {"cpu": f"{cpus:g}"}
     if memory:
         amounts["memory"] = str(memory)
@@ -54,9 +54,9 @@ def pod_template(
     user: tuple[int, int] | None = None,
     api: bool = False,
 ) -> Manifest:
-    """`container` with the volume, and what the site says of all pods.
+    """Return the pod of `container`, with the volume and the site's settings for all pods.
 
-    `user` and group write the files of the volume; None: the image's. `api`: the pod may speak to the API server.
+    `user` and group own the files written to the volume; None: the image's. `api`: the pod may use the API server.
     """
     mounts, volumes = [], []
     if settings.volume:
@@ -99,7 +99,7 @@ def pod_template(
 
 
 def _spread(key: str, labels: Mapping[str, str]) -> Manifest:
-    """Over the pods of the run, where they are of one."""
+    """Return a spread over the pods of the run, or over pods with the same labels if they belong to none."""
     alike = {name: labels[name] for name in labels if RUN_LABEL not in labels or name == RUN_LABEL}
     return {
         "maxSkew": 1,
@@ -110,7 +110,7 @@ def _spread(key: str, labels: Mapping[str, str]) -> Manifest:
 
 
 def label(text: str) -> str:
-    """A label's value: as it is where that is allowed, else shortened and made unlike any other by a digest."""
+    """Return text as a label's value: unchanged if valid, otherwise shortened and made unique by a digest."""
     if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", text):
         return text
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:50].strip("-._")
@@ -118,7 +118,7 @@ def label(text: str) -> str:
 
 
 def read_quantity(text: object) -> float:
-    """`500m` is 0.5, `2Gi` is 2147483648. Raises ValueError for what is none."""
+    """Return a Kubernetes quantity as a number: `500m` is 0.5, `2Gi` is 2147483648. Raise ValueError for other text."""
     match = _QUANTITY.fullmatch(str(text))
     if not match:
         raise ValueError(f"{text!r} is no quantity of Kubernetes")

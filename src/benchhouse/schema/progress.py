@@ -1,4 +1,4 @@
-"""Progress messages: sent where something slow begins, shown by the command line and by nobody else."""
+"""Progress messages, sent when something slow begins; only the command line shows them."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -7,11 +7,11 @@ _show: ContextVar[Callable[[str], None] | None] = ContextVar("show", default=Non
 
 
 def show_by(show: Callable[[str], None]) -> None:
-    """From now on, in this context."""
+    """Show messages with this function from now on, in this context."""
     _show.set(show)
 
 
 def tell(text: str) -> None:
-    """Say what is about to take more than a moment."""
+    """Show a message about something that is about to take time."""
     if (show := _show.get()) is not None:
         show(text)

@@ -1,4 +1,4 @@
-"""What is kept about how sure a workspace can be: accepted baselines and selftests, one JSON object a line."""
+"""Records of accepted baselines, regressions, alarms, and selftests, one JSON object per line."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from benchhouse.schema.model import Model, empty_list
 
 
 class BaselineRecord(Model):
-    """A line of `.bench/baselines.jsonl`: a level that was accepted, or that no longer counts."""
+    """A line of `.bench/baselines.jsonl`: a level that was accepted or cleared."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     time: str = Field(description="When, UTC.")
@@ -37,7 +37,7 @@ class BaselineRecord(Model):
 
 
 class RegressionRecord(Model):
-    """A line of `.bench/regressions.jsonl`: one number that a gate judged."""
+    """A line of `.bench/regressions.jsonl`: a number that a gate judged."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     time: str = Field(description="When, UTC.")
@@ -87,7 +87,7 @@ class AlarmRecord(Model):
 
     @property
     def what(self) -> tuple[str, ...]:
-        """What makes an alarm the same alarm when it is seen again."""
+        """The key that identifies an alarm when it occurs again."""
         return (
             self.benchmark_case_id, self.target_name, self.metric, self.stat, self.baseline_time, self.since_run_id,
             self.run_id,
@@ -95,7 +95,7 @@ class AlarmRecord(Model):
 
 
 class SelftestMetric(Model):
-    """How often A/A pairs looked different in one metric, and what could be found in it."""
+    """The rate at which A/A pairs looked different in one metric, and the smallest detectable change in it."""
 
     metric: str = Field(description="Name of the metric.")
     stat: str = Field(description="Which statistic of it.")
@@ -109,7 +109,7 @@ class SelftestMetric(Model):
 
 
 class SelftestRecord(Model):
-    """A line of `.bench/selftests.jsonl`."""
+    """A line of `.bench/selftests.jsonl`: a test of verdicts on a machine with A/A comparisons."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     time: str = Field(description="When, UTC.")
@@ -122,7 +122,7 @@ class SelftestRecord(Model):
     metrics: list[SelftestMetric] = Field(description="One entry a metric; pairs of all points together.")
 
     def sentence(self) -> str:
-        """For the foot of a verdict: how far verdicts on this machine can be trusted."""
+        """Return a footnote for verdicts: how reliable verdicts on this machine are."""
         pairs = sum(item.pairs for item in self.metrics)
         wrong = sum(item.false_positives for item in self.metrics)
         smallest = sorted({item.smallest_effect for item in self.metrics if item.smallest_effect is not None})

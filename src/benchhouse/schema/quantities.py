@@ -20,7 +20,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 def parse_seconds(value: Any) -> Any:
-    """Turn `1h30m`, `250ms` or a plain number (seconds) into seconds; anything else is refused."""
+    """Convert `1h30m`, `250ms` or a plain number (seconds) to seconds; raise ValueError for other text."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -38,7 +38,7 @@ def parse_seconds(value: Any) -> Any:
 
 
 def parse_bytes(value: Any) -> Any:
-    """Turn `4GB` (10^9), `4GiB` (2^30) or a plain number into bytes; anything else is refused."""
+    """Convert `4GB` (10^9), `4GiB` (2^30) or a plain number to bytes; raise ValueError for other text."""
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value)
@@ -49,14 +49,14 @@ def parse_bytes(value: Any) -> Any:
 
 
 def _with_unit(size: int) -> int:
-    """Nobody means 500 bytes of memory: a plain number that small is one whose unit was forgotten."""
+    """Return a memory size; raise ValueError if it is so small that its unit was probably forgotten."""
     if 0 < size < _LEAST_MEMORY:
         raise ValueError(f"{size} bytes of memory: give the unit, {size}MiB or {size}GiB")
     return size
 
 
 def parse_share(value: Any) -> Any:
-    """Turn `2%` into 0.02; a plain number stays; anything else is refused."""
+    """Convert `2%` to 0.02; a plain number is unchanged; raise ValueError for other text."""
     if not isinstance(value, str):
         return value
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", value)
@@ -66,7 +66,9 @@ def parse_share(value: Any) -> Any:
 
 
 def _or_text(kind: str, example: str, quantity: str) -> WithJsonSchema:
-    """For editors: a number, or text such as `example`; `quantity` is for whoever makes a model of the schema."""
+    """Return the JSON Schema: a number, or text such as `example`; `quantity` is for programs that generate models from
+    it.
+    """
     text = {"type": "string", "format": f"quantity-{quantity}", "pattern": r"^\s*\d", "examples": [example]}
     return WithJsonSchema({"anyOf": [{"type": kind, "minimum": 0}, text]})
 
@@ -84,7 +86,7 @@ Memory = Annotated[Bytes, AfterValidator(_with_unit)]
 
 
 def show_seconds(seconds: float) -> str:
-    """A duration for people: `870 ms`, `12.3 s`, `4 m 05 s`, `2 h 10 m`."""
+    """Return a duration for people: `870 ms`, `12.3 s`, `4 m 05 s`, `2 h 10 m`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
@@ -95,7 +97,7 @@ def show_seconds(seconds: float) -> str:
 
 
 def show_bytes(size: float) -> str:
-    """A size for people: `2 GB` where that is exact, else in powers of 1024: `12 B`, `3.4 MiB`."""
+    """Return a size for people: `2 GB` if that is exact, otherwise in powers of 1024: `12 B`, `3.4 MiB`."""
     for name, decimal in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
         if size >= decimal and size % decimal == 0:
             return f"{size / decimal:g} {name}"

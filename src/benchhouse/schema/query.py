@@ -21,7 +21,7 @@ class QueryInput(Model):
 
 
 class QuerySpec(Model):
-    """An analytical query, pinned: text, parameters, engine, quantile definition, input digests."""
+    """A pinned analytical query: text, parameters, engine, quantile definition, and input digests."""
 
     schema_version: Literal[1] = 1
     name: str
@@ -33,12 +33,12 @@ class QuerySpec(Model):
     inputs: list[QueryInput]
 
     def digest(self) -> str:
-        """query_spec_digest."""
+        """Return the query_spec_digest."""
         return digest(self.model_dump())
 
 
 class Cell(Model):
-    """One number of a report, with all that is needed to walk back to the bytes that prove it."""
+    """A number in a report, with everything needed to trace it to the bytes that prove it."""
 
     ref: str = Field(description="Short id, printed beside the number; what `bench trace` takes.")
     query: str = Field(description="query_spec_digest.")
@@ -55,7 +55,7 @@ def cell_ref(query: str, key: dict[str, Any], column: str) -> str:
 
 
 class QueryLimits(Model, strict=True):
-    """What a query of somebody else may cost, and how many of them a server answers at once."""
+    """Limits of a query by a user of a server, and of the number of queries at a time."""
 
     seconds: Seconds = Field(60.0, gt=0, description="Longest time that a query may ask for.")
     rows: int = Field(100_000, ge=1, description="Most rows that a query may ask for.")
@@ -69,7 +69,7 @@ class QueryLimits(Model, strict=True):
 
 
 def named_query_limits(pairs: Mapping[str, str]) -> QueryLimits:
-    """Return the limits with the values of `memory=1GiB`, `at_once=4` and the like in place of the default ones."""
+    """Return the limits, with the defaults replaced by `memory=1GiB`, `at_once=4` and the like."""
     try:
         return QueryLimits.model_validate(dict(pairs), strict=False)
     except ValidationError as error:

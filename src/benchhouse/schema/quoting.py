@@ -1,4 +1,4 @@
-"""Values and texts of a user, written so that they fit a message and hold nothing unprintable."""
+"""Values and text from users, shortened for messages and without unprintable characters."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]
 
 
 def describe(value: Any) -> str:
-    """What was found, in words: `the text 'three'`, `a list`, `nothing`."""
+    """Return a description of a value: `the text 'three'`, `a list`, `nothing (null)`."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, bool):
@@ -22,7 +22,7 @@ def describe(value: Any) -> str:
 
 
 def quote(text: str) -> str:
-    """Text in single quotes, cut to a length that fits a message, with nothing unprintable in it."""
+    """Return text in single quotes, shortened for messages, without unprintable characters."""
     return f"'{shorten(printable(text))}'"
 
 
@@ -35,11 +35,11 @@ def printable(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Text of many lines whose control characters, such as a terminal's escapes, are signs that can be seen."""
+    """Return text of many lines with control characters, such as terminal escapes, replaced by visible symbols."""
     return _CONTROLS.sub(lambda match: chr(0x2400 + ord(match[0])) if match[0] < " " else "\ufffd", text)
 
 
 def shortened(names: Sequence[str], most: int = 5) -> str:
-    """`a, b and 3 more`; the whole list where it is not longer than `most`."""
+    """Return `a, b and 3 more`; the whole list if it has at most `most` names."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown

@@ -1,4 +1,4 @@
-"""`artifacts/ranks.json`: how long each rank of a distributed trial took, over its measured steps."""
+"""`artifacts/ranks.json`: the step times of each rank of a distributed trial."""
 
 from typing import Literal
 
@@ -7,11 +7,11 @@ from pydantic import Field
 from benchhouse.schema.model import Model
 
 FILE = "ranks.json"
-"""In the artifacts of a trial."""
+"""File name in the artifacts of a trial."""
 
 
 class RankRow(Model):
-    """One rank."""
+    """The step times of one rank."""
 
     rank: int
     node: str = Field(description="Where it ran.")
@@ -19,7 +19,7 @@ class RankRow(Model):
 
 
 class RankTimes(Model):
-    """Rows are ranks, columns are groups of steps that follow each other."""
+    """Step times by rank: rows are ranks, columns are groups of consecutive steps."""
 
     schema_version: Literal[1] = 1
     quantity: Literal["own_step_time", "step_time"] = Field(

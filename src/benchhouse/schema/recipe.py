@@ -1,4 +1,4 @@
-"""Recipe: a server as a declaration; whoever starts it turns it into a Service, a running endpoint."""
+"""Recipes: declarations of how a server is started. A started recipe is a Service, with a running endpoint."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -31,12 +31,15 @@ def _bind(text: str) -> str:
 
 BindText = Annotated[str, AfterValidator(_bind)]
 GIVEN = ("folder", "host", "program", "python", "threads", "secret", "replica")
-"""Places that whoever starts the server fills in. {secret} is made up for each start, and blanked wherever it shows;
-{host} is where it is to listen: the loopback address, or the node's own where other nodes are to reach it."""
+"""Placeholders that are filled in when the server starts.
+
+{secret} is generated for each start, and redacted wherever it appears. {host} is the address to listen on: the loopback
+address, or the node's own if other nodes need to reach the server.
+"""
 
 
 class Ready(Model):
-    """How to tell that a server is up: an address that answers 200, a port, gRPC health, a query, a line it prints."""
+    """How to check that a server is up: an address that answers 200, a port, gRPC health, a query, or a log line."""
 
     kind: Literal["http", "tcp", "grpc", "sql", "log", "command"] = Field("tcp", description="Kind of probe.")
     url: str = Field("", description="http, grpc, sql: the address; by default the endpoint.")
@@ -63,7 +66,7 @@ class Ready(Model):
 
 
 class ServerScale(Model, strict=True):
-    """How many servers are started."""
+    """The number of servers, and of nodes that they are spread over."""
 
     replicas: int = Field(1, ge=1, le=256, description="Identical servers, each with its own endpoint.")
     nodes: int = Field(1, ge=1, le=10_000, description="Nodes that they are spread over.")
@@ -73,8 +76,11 @@ Port = Annotated[int, Field(ge=0, le=65535, description="0: any free one.")]
 
 
 class Recipe(Model):
-    """How one server is started. In texts, {host}, {port} (or another of `ports`), {folder}, {program}, {secret} and
-    each of `parameters` stand for what they will be; {folder} is empty, private, and removed with the server."""
+    """How one server is started.
+
+    In texts, {host}, {port} (or another of `ports`), {folder}, {program}, {secret} and each of `parameters` are
+    replaced by their values; {folder} is empty, private, and removed with the server.
+    """
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     name: Name = Field(description="Name of the recipe.")
@@ -172,26 +178,29 @@ class Recipe(Model):
 
     @property
     def pinned_image(self) -> str:
-        """The image that it may be started from, with its digest; empty where there is none or nobody pinned it."""
+        """The image with its digest; empty if the recipe has no image or it is not pinned."""
         return self.image or (self.published if "@" in self.published else "")
 
     def with_pin(self, digests: Mapping[str, str]) -> "Recipe":
-        """Itself with the digest that a lock has for its published image, where it has one."""
+        """Return the recipe with the digest that a lock has for its published image; unchanged if the lock has none."""
         published = with_digest(self.published, digests)
         return self if published == self.published else self.model_copy(update={"published": published})
 
     def image_facts(self, sha256: str) -> dict[str, str]:
-        """What evidence keeps of a server in an image: the digest of its file, and by which name and digest it was
-        pulled; nothing for a program of the machine, which has no `sha256`."""
+        """Return the facts about a server's image for evidence: the digest of its file, and the reference it was pulled
+        by.
+
+        Empty for a program of the machine, which has no `sha256`.
+        """
         return {"image": sha256, "reference": self.pinned_image} if sha256 else {}
 
     @property
     def reachable(self) -> bool:
-        """Whether other nodes can reach it, if it listens for them."""
+        """Whether other nodes can reach the server, if it listens for them."""
         return "{host}" in self.endpoint
 
     def nodes_fault(self, replicas: int) -> str:
-        """Why it can't run on so many nodes as `scale` says; empty where it can."""
+        """Return why the recipe cannot run on `scale.nodes` nodes; empty if it can."""
         nodes = self.scale.nodes
         if nodes > 1 and not self.reachable:
             return f"the recipe {self.name} can't be on {nodes} nodes: it does not say {{host}}, so no other reaches it"
@@ -206,39 +215,39 @@ class Recipe(Model):
 
     @property
     def expendable(self) -> bool:
-        """Whether a trial goes on when one of several ends: load clients, whose load tells what was lost."""
+        """Whether a trial continues when one of several servers ends; true for load clients, which show the loss."""
         return self.endpoint.startswith("client://")
 
     @property
     def guarded(self) -> bool:
-        """Whether it asks for a secret that is made up for each start."""
+        """Whether the server requires a secret that is generated for each start."""
         return "{secret}" in self.endpoint
 
     def _texts(self) -> Iterator[str]:
-        """Those in which a brace can only mean a place."""
+        """Yield the texts in which a brace can only be a placeholder."""
         yield from (self.endpoint, self.metrics, self.ready.url, *self.binds)
         yield from self.parameters_used()
 
     def parameters_used(self) -> Iterator[str]:
-        """Words of the commands that name a parameter."""
+        """Yield the words of the commands that use a parameter."""
         for command in (*self.prepare, self.command, self.ready.command, self.version_command):
             yield from (word for word in command if any(f"{{{name}}}" in word for name in self.parameters))
 
 
 @dataclass(frozen=True)
 class Service:
-    """A running server: where it is, which process started it, and its name in the logs."""
+    """A running server: its address, its process, and its name in the logs."""
 
     recipe: str
-    name: str  # of this one: the recipe's, or what the scenario calls it, and the number of the replica
+    name: str  # name of the recipe or in the scenario, with the number of the replica
     endpoint: str
     pid: int
     folder: Path
     start_s: float
     metrics: str = ""
-    image: str = ""  # sha256 of the image that it runs in; none for a program of the machine
+    image: str = ""  # sha256 of the image in which it runs; empty for a program of the machine
 
 
 def fill(text: str, places: dict[str, str]) -> str:
-    """`text` with its places filled in; other braces stay."""
+    """Return `text` with its placeholders filled in; other braces are unchanged."""
     return _PLACE.sub(lambda match: places.get(match[1], match[0]), text)

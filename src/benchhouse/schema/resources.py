@@ -1,4 +1,4 @@
-"""What a trial asks for and runs inside, what it may use at most, and what a whole run may use."""
+"""Resources and runtime of a trial, its limits, and the budget of a run."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _GRES = re.compile(r"([A-Za-z_][\w.-]*(?::[A-Za-z_][\w.-]*)?)(?::([1-9][0-9]*))?
 
 
 def _other_spellings(schema: dict[str, Any]) -> None:
-    """The JSON Schema knows only one spelling of a field; files may use these as well."""
+    """Add the other spellings of fields that files may use to the JSON Schema."""
     properties = schema["properties"]
     properties["cpus_per_task"] = properties["cpus"] | {"title": "Cpus Per Task"}
     properties["mem_gb"] = {
@@ -25,7 +25,7 @@ def _other_spellings(schema: dict[str, Any]) -> None:
 
 
 class Resources(Model):
-    """What one trial needs; an executor that can't give it refuses at once."""
+    """The resources that one trial needs; an executor that cannot provide them refuses at once."""
 
     model_config = ConfigDict(strict=True, json_schema_extra=_other_spellings)
     nodes: int = Field(1, ge=1, description="Number of nodes.")
@@ -42,13 +42,13 @@ class Resources(Model):
     )
 
     def as_given(self) -> "Resources":
-        """Without what a scenario's own spelling adds."""
+        """Return the resources without the fields that only a scenario has."""
         return Resources.model_validate(self.model_dump())
 
     @model_validator(mode="before")
     @classmethod
     def _spellings(cls, data: Any) -> Any:
-        """`mem_gb` is memory as `--mem=32G` means it; GPUs of `gres` are `gpus`, which whoever counts them reads."""
+        """Convert the other spellings: `mem_gb` is memory as in `--mem=32G`; GPUs in `gres` are counted in `gpus`."""
         if not isinstance(data, dict):
             return data
         data = dict(data)
@@ -77,7 +77,7 @@ def _lists_too(schema: dict[str, Any]) -> None:
 
 
 class AskedResources(Resources):
-    """What one trial needs, as a scenario says it: a list is an axis."""
+    """The resources that one trial needs, as written in a scenario: a list is an axis."""
 
     model_config = ConfigDict(json_schema_extra=_lists_too)
     varied: dict[str, list[Any]] = Field(default_factory=dict, exclude=True, description="Each list, by its field.")
@@ -85,7 +85,7 @@ class AskedResources(Resources):
     @model_validator(mode="before")
     @classmethod
     def _lists(cls, data: Any) -> Any:
-        """A list becomes an axis; the field has its first value."""
+        """Turn lists into axes; the field gets the first value."""
         if not isinstance(data, dict) or "varied" in data:
             return data
         lists = {key: value for key, value in data.items() if isinstance(value, list)}
@@ -97,7 +97,7 @@ class AskedResources(Resources):
 
 
 def gres_counts(text: str) -> list[tuple[str, int]]:
-    """`gpu:a100:2,nvme` as (gpu:a100, 2), (nvme, 1). Raises ValueError where it is not of that form."""
+    """Return `gpu:a100:2,nvme` as (gpu:a100, 2), (nvme, 1). Raise ValueError for text of another form."""
     parts = [(item, _GRES.fullmatch(item)) for item in text.split(",")] if text else []
     for item, match in parts:
         if match is None:
@@ -106,17 +106,17 @@ def gres_counts(text: str) -> list[tuple[str, int]]:
 
 
 def is_gpu(kind: str) -> bool:
-    """Whether a generic resource is a GPU, of whichever type."""
+    """Return whether a generic resource is a GPU of any type."""
     return kind.partition(":")[0] == "gpu"
 
 
 def spelt(key: str) -> str:
-    """The field that a key of `resources` means."""
+    """Return the field that a key of `resources` means."""
     return {"cpus_per_task": "cpus", "mem_gb": "memory"}.get(key, key)
 
 
 def value_of(key: str, value: Any) -> Any:
-    """What the field holds where a file says `key: value`. Raises ValueError where it can't."""
+    """Return the field's value for `key: value` in a file. Raise ValueError if it is not valid."""
     if key == "gres":
         raise ValueError("gres does not vary: let `gpus` vary")
     try:
@@ -126,7 +126,7 @@ def value_of(key: str, value: Any) -> Any:
 
 
 class Limits(Model, strict=True):
-    """Hard limits of one trial; what goes beyond is ended and recorded as such."""
+    """Hard limits of one trial. A trial that exceeds one is stopped, and its outcome records it."""
 
     wall: Seconds | None = Field(None, gt=0, description="Wall-clock time, e.g. 10m; the trial ends as `timeout`.")
     cpu: Seconds | None = Field(None, gt=0, description="CPU time of the trial's process tree; ends as `timeout`.")
@@ -142,7 +142,7 @@ class Limits(Model, strict=True):
 
 
 class Budget(Model, strict=True):
-    """What a whole run may use; when it is spent, no further trial starts."""
+    """The budget of a whole run; when it is used up, no further trial starts."""
 
     wall: Seconds | None = Field(None, gt=0, description="Wall-clock time of the whole run.")
     cpu: Seconds | None = Field(None, gt=0, description="CPU time of all trials together.")
@@ -153,7 +153,7 @@ class Budget(Model, strict=True):
 
 
 def named_budget(pairs: Mapping[str, str]) -> Budget | None:
-    """`trials=100`, `wall=1h`: the keys and values of `budget` in a scenario; None where there is none."""
+    """Return the budget for `trials=100`, `wall=1h` and other keys of a scenario's `budget`; None if there are none."""
     try:
         return Budget.model_validate(dict(pairs), strict=False) if pairs else None
     except ValidationError as error:
@@ -164,19 +164,19 @@ def named_budget(pairs: Mapping[str, str]) -> Budget | None:
 
 
 class Retries(Model, strict=True):
-    """How infrastructure failures are retried; an experiment's own failure never is."""
+    """How infrastructure failures are retried; an experiment's own failure is never retried."""
 
     max_retries: int = Field(2, ge=0, le=100, description="Attempts after the first one.")
     backoff: Seconds = Field(1.0, description="Wait before the first retry.")
     factor: float = Field(2.0, ge=1, description="Each further wait is this much longer.")
 
     def delay_s(self, attempt: int) -> float:
-        """Seconds to wait before attempt number `attempt` (the first retry is attempt 2)."""
+        """Return the seconds to wait before attempt number `attempt` (the first retry is attempt 2)."""
         return min(self.backoff * self.factor ** max(0, attempt - 2), 3600.0)
 
 
 class RuntimeSettings(Model, strict=True):
-    """What a job runs inside."""
+    """The environment in which a job runs."""
 
     kind: str = Field("process", description="Name of an installed runtime: process, venv, ...")
     image: str | None = Field(None, description="Container image; or `artifacts: {container: ...}`.")

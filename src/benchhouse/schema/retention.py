@@ -1,4 +1,4 @@
-"""retention.yaml: how long data is kept."""
+"""The format of retention.yaml: how long data is stored."""
 
 from typing import Literal
 
@@ -38,7 +38,7 @@ class Pruned(Model):
 
 
 class Pruning(Model):
-    """What `bench warehouse prune` did, or would do."""
+    """What `bench warehouse prune` removed, or would remove."""
 
     dry_run: bool
     policy: Retention

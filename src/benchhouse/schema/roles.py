@@ -1,4 +1,4 @@
-"""Who may do what on a server: roles, each of which holds those before it."""
+"""Roles of users on a server; each includes those before it."""
 
 from typing import Literal, get_args
 
@@ -8,5 +8,5 @@ TOKEN_PREFIX = "bht_"  # noqa: S105 - by which scanners of secrets know one
 
 
 def may(role: Role, needed: Role) -> bool:
-    """Whether a role holds another: read < run < approve < admin."""
+    """Return whether a role includes another: read < run < approve < admin."""
     return ROLES.index(role) >= ROLES.index(needed)

@@ -1,4 +1,4 @@
-"""Scenario: Benchmark x Targets x axes x repetitions, where and how; and Benchmark, what `uses:` refers to."""
+"""Scenario: benchmark x targets x axes x repetitions, where and how they run; and Benchmark, which `uses:` names."""
 
 import json
 import math
@@ -23,10 +23,10 @@ from benchhouse.schema.telemetry import MonitorSettings
 
 Order = Literal["interleaved", "sequential", "random"]
 ScalingKind = Literal["strong", "weak"]
-"""strong: the same work on more; weak: work that grows with what it is given."""
+"""strong: the same work on more resources; weak: work that grows with the resources."""
 MAX_AXIS_VALUES = 1_000_000
 MAX_POINTS = 1_000_000
-"""Points of a plan, before `exclude`, unless workspace.yaml states another number."""
+"""The most points of a plan, before `exclude`, unless workspace.yaml sets another limit."""
 _MOST_SHOWN = 4  # values of an axis in a message
 
 
@@ -56,14 +56,14 @@ class Range(Model, strict=True):
 
     @property
     def size(self) -> int:
-        """The number of values, found without making them."""
+        """The number of values, computed without making them."""
         start, stop = Decimal(str(self.start)), Decimal(str(self.stop))
         if self.step:
             return int((stop - start) / Decimal(str(self.step))) + 1
         return self.count or len(self.values())
 
     def values(self) -> list[float | int]:
-        """The values as people would write them: computed in decimals, so 0.1 + 0.2 is 0.3."""
+        """Return the values as people would write them: computed in decimals, so 0.1 + 0.2 is 0.3."""
         start, stop = Decimal(str(self.start)), Decimal(str(self.stop))
         if self.step:
             step = Decimal(str(self.step))
@@ -79,7 +79,7 @@ class Range(Model, strict=True):
 
 
 class Ranged(Model, strict=True):
-    """A range as a workload writes it: `{range: {from: 1, to: 8, factor: 2}}`."""
+    """A range in a workload: `{range: {from: 1, to: 8, factor: 2}}`."""
 
     range: Range
 
@@ -88,7 +88,7 @@ Values = Annotated[list[Any], Field(min_length=1, max_length=MAX_AXIS_VALUES)] |
 
 
 class AxisBlock(Model, strict=True):
-    """One block of axes; the blocks of a scenario multiply. Exactly one of the three forms."""
+    """A block of axes, in exactly one of three forms; the blocks of a scenario multiply."""
 
     grid: dict[str, Values] | None = Field(None, description="Every combination of the values.")
     zip: dict[str, Values] | None = Field(None, description="The values side by side; lists of equal length.")
@@ -112,7 +112,7 @@ class AxisBlock(Model, strict=True):
 
     @property
     def keys(self) -> list[str]:
-        """What varies in this block."""
+        """The keys that vary in this block."""
         return list(self.points[0] if self.points else self.zip or self.grid or {})
 
 
@@ -123,14 +123,14 @@ def axis_values(values: list[Any] | Range | Ranged) -> list[Any]:
 
 
 def axis_size(values: list[Any] | Range | Ranged) -> int:
-    """The number of values of an axis, found without making them."""
+    """Return the number of values of an axis, computed without making them."""
     if isinstance(values, Ranged):
         return values.range.size
     return values.size if isinstance(values, Range) else len(values)
 
 
 def _flow(value: Any) -> str:
-    """As YAML on one line; the rest of something long is left out."""
+    """Return a value as YAML on one line, shortened if it is long."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
@@ -140,7 +140,7 @@ def _flow(value: Any) -> str:
 
 
 class Until(Model, strict=True):
-    """Repeat each point until its mean is known well enough."""
+    """A rule that repeats each point until its mean is known precisely enough."""
 
     ci: Share = Field(description="Half the 95% interval of the mean, as a share of it: 2%.")
     metric: str | None = Field(None, description="Which metric decides; by default the first with a direction.")
@@ -162,7 +162,7 @@ class Repeated(Model, strict=True):
 
 
 class Defined(Model, strict=True):
-    """What a benchmark and a scenario have in common: the experiment and its frozen workload."""
+    """The fields that benchmarks and scenarios share: the experiment and its frozen workload."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     description: str = Field("", description="For people.")
@@ -199,7 +199,7 @@ class Defined(Model, strict=True):
 
 
 class Benchmark(Defined):
-    """A registered benchmark: what a scenario's `uses:` names."""
+    """A registered benchmark, which a scenario names under `uses:`."""
 
     benchmark: Name = Field(description="Name of the benchmark.")
     uses: str | None = Field(None, description="Another benchmark, whose open inputs this one fills.")
@@ -214,7 +214,7 @@ class Benchmark(Defined):
 
 
 class Scenario(Defined):
-    """One scenario file."""
+    """A scenario file: what to compare, and where and how often to run it."""
 
     scenario: Name = Field(description="Name; results go to results/<scenario>/.")
     resources: AskedResources | None = Field(None, description="What one trial needs; a list is an axis.")
@@ -282,10 +282,10 @@ class Scenario(Defined):
 
     @property
     def until(self) -> Until | None:
-        """The rule that ends the repetitions, where there is one."""
+        """The rule that ends the repetitions; None if their number is fixed."""
         return self.repetitions.until if isinstance(self.repetitions, Repeated) else None
 
     @property
     def most_repetitions(self) -> int:
-        """Trials per point, at most."""
+        """The largest number of trials per point."""
         return self.repetitions.until.max if isinstance(self.repetitions, Repeated) else self.repetitions

@@ -1,4 +1,4 @@
-"""A schedule: which scenario is run when, and what happens where that can't be."""
+"""Schedules: which scenario runs when, and what happens if it cannot run then."""
 
 import re
 from typing import Annotated, Literal
@@ -21,7 +21,7 @@ CRON_WORDS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-"""What cron calls some lines."""
+"""Cron's names for some schedules."""
 
 Missed = Literal["once", "skip", "all"]
 Overlap = Literal["wait", "skip", "allow"]
@@ -29,7 +29,9 @@ SlotState = Literal["claimed", "running", "succeeded", "failed", "skipped", "los
 
 
 def minutes(hours: str) -> tuple[int, int]:
-    """`22:00-06:00` as minutes of the day; the end may be before the beginning, and is not part of it."""
+    """Return `22:00-06:00` as minutes of the day; the end is exclusive and may be before the start. Raise ValueError if
+    invalid.
+    """
     match = _HOURS.fullmatch(hours)
     if not match:
         raise ValueError(f"{quote(hours)} are no hours: write 22:00-06:00")
@@ -60,13 +62,13 @@ TimeZone = Annotated[str, AfterValidator(_check_zone)]
 
 
 def within(hours: str, minute: int) -> bool:
-    """Whether a minute of the day is in them."""
+    """Return whether a minute of the day is within the hours."""
     begin, end = minutes(hours)
     return begin <= minute < end if begin < end else minute >= begin or minute < end
 
 
 class Schedule(Model):
-    """What `bench schedule add` keeps."""
+    """A schedule, as `bench schedule add` stores it."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     name: Name = Field(description="Name of the schedule; runs carry it.")
@@ -103,5 +105,5 @@ class Schedule(Model):
         return self
 
     def allows(self, minute: int) -> bool:
-        """Whether a run may begin at this minute of the day, by `window` and `quiet`."""
+        """Return whether a run may begin at this minute of the day, by `window` and `quiet`."""
         return (not self.window or within(self.window, minute)) and not (self.quiet and within(self.quiet, minute))

@@ -1,7 +1,8 @@
-"""Which texts are secrets: the one place that decides, so that values stay out of plans, evidence, logs and reports.
+"""The only place that decides which texts are secrets, so that their values stay out of plans, evidence, logs, and
+reports.
 
-A secret is written as a reference, `$NAME`, and stays one in everything that is stored; `resolve` puts it in, in the
-memory of whoever needs it. What a program says again of it is blanked in all the forms of `echoes`.
+A secret is written as a reference, `$NAME`, and stays one in everything that is stored. `resolve` replaces it only in
+the memory of the process that uses it. If a program prints a secret, it is redacted in all forms of `echoes`.
 """
 
 import functools
@@ -25,7 +26,7 @@ _SECRET_FILE = re.compile(r"(^|[_.-])(credentials?|password|passwd|secret|token|
 _ENTRY = re.compile(r"^\s*([\w.-]+)\s*[=:]\s*(.*?)\s*$", re.MULTILINE)
 _LARGEST_FILE = 1 << 20
 _READ_BY_DRIVERS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "PGPASSWORD")
-"""Variables that are used without being named in a scenario."""
+"""Variables that drivers read without a reference in the scenario."""
 _MADE_UP = "made-up-"
 _MENTION = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 _REFERENCE = re.compile(r"^\$(?:\{(\w+)\}|(\w+))$")
@@ -33,13 +34,13 @@ _CREDENTIAL = re.compile(r"^(?:[A-Za-z][\w-]*(?: +|=))?(\$(?:\{\w+\}|\w+))$")  #
 _KEY_SHAPES = re.compile(
     r"(AKIA[0-9A-Z]{16}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}|bht_[A-Za-z0-9_-]{40,}"
     r"|xox[abpr]-[A-Za-z0-9-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{16,}+)*+"  # its body, also with line ends as programs write them
+    r"(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{16,}+)*+"  # its body, also with escaped line ends
     r"(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{0,15}(?:\s|\\[nr])*+-----END [A-Z ]*PRIVATE KEY-----)?)"
 )
 _KEY_MARKS = ("AKIA", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_", "bht_", "xox", "PRIVATE KEY-----")
 
-# What stands between `://` and the `@` before the host. A password with a slash in it is one too: what comes before
-# the slash is no port then.
+# The text between `://` and the `@` before the host. It may be a password with a slash, if the text before the slash is
+# not a port.
 _USERINFO = re.compile(r"://(?:([^\s/?#]*)|((?!\[)[^\s/?#@:]*:(?!(?:\d*|\{\w+\}|\$\{?\w+\}?)[/?#])(?:(?!://)\S)*))@")
 _IN_TEXT = re.compile(
     r"(?:^|[\s;&?]|--)(?:password|passwd)\s*=\s*('[^']*'|[^\s;&]+)"
@@ -48,50 +49,52 @@ _IN_TEXT = re.compile(
     re.IGNORECASE,
 )
 _PAIR = re.compile(r"([\w.-]+)[\"']?\s*:\s*([^\s,{}\[\]]+)")
-_RESERVED = "/?#@[] "  # what would end the userinfo of an address too early
+_RESERVED = "/?#@[] "  # characters that would end the userinfo of an address
 REDACTED = "[redacted]"
-_SHORTEST = 4  # a shorter secret would blank half of every text
-_SHORTEST_UNNAMED = 8  # of a variable that nothing refers to: a shorter value may be an ordinary word
-_SHORTEST_LINE = 8  # of a secret of several lines, such as a key file's content
-_SHORTEST_BASE64 = 6  # fewer letters stand in random data by chance
+_SHORTEST = 4  # redacting a shorter secret would affect half of every text
+_SHORTEST_UNNAMED = 8  # variables without a reference: a shorter value may be an ordinary word
+_SHORTEST_LINE = 8  # lines of a secret with several lines, such as a key file
+_SHORTEST_BASE64 = 6  # fewer letters occur in random data by chance
 
 
 @functools.lru_cache(4096)
 def is_secret_key(name: str) -> bool:
-    """Whether a parameter or header of that name holds a secret (password, token, Authorization, ...)."""
+    """Return whether a parameter or header of that name holds a secret (password, token, Authorization, ...)."""
     return bool(_SECRET_KEY.search(name))
 
 
 @functools.lru_cache(4096)
 def is_secret_variable(name: str) -> bool:
-    """Whether an environment variable of that name holds a secret (HF_TOKEN, MYSQL_PWD, ...)."""
+    """Return whether an environment variable of that name holds a secret (HF_TOKEN, MYSQL_PWD, ...)."""
     return bool(_SECRET_VARIABLE.search(name))
 
 
 def holds_secret(name: str, environ: Mapping[str, str]) -> bool:
-    """Whether a variable stays a reference: its name says so, or its value, such as an address with a password."""
+    """Return whether a variable stays a reference, because of its name, or its value, such as an address with a
+    password.
+    """
     return is_secret_variable(name) or exposed(environ.get(name, "")) is not None
 
 
 def is_plain_secret(variable: str, value: str) -> bool:
-    """Whether `variable: value` among variables to be set shows a secret to everybody who reads the file."""
+    """Return whether setting `variable` to `value` shows a secret to everybody who can read the file."""
     return exposed(value) is not None or (is_secret_variable(variable) and credential(value) is None)
 
 
 def reference(value: Any) -> str | None:
-    """The variable that `$NAME` or `${NAME}` refers to, or None when `value` is anything else."""
+    """Return the variable that `$NAME` or `${NAME}` refers to; None for any other value."""
     match = _REFERENCE.match(value) if isinstance(value, str) else None
     return (match[1] or match[2]) if match else None
 
 
 def credential(value: Any) -> str | None:
-    """The variable in the value of a secret parameter: `$NAME`, or in a header `Bearer $NAME`."""
+    """Return the variable in a secret parameter, `$NAME` or in a header `Bearer $NAME`; None if there is none."""
     match = _CREDENTIAL.match(value) if isinstance(value, str) else None
     return reference(match[1]) if match else None
 
 
 def make_up() -> str:
-    """A generated secret for a server that is started; nobody has to remember or to hide it."""
+    """Return a generated secret for a server; no person has to know or store it."""
     from secrets import token_hex
 
     return f"{_MADE_UP}{token_hex(16)}"
@@ -102,12 +105,14 @@ def is_made_up(secret: str) -> bool:
 
 
 def mentioned(text: str) -> set[str]:
-    """Names of the variables that a text refers to."""
+    """Return the names of the variables that a text refers to."""
     return {match[1] or match[2] for match in _MENTION.finditer(text)}
 
 
 def split_userinfo(url: str) -> tuple[str, str]:
-    """An address without `name:password@`, and that part: what urlsplit finds, and a password with a slash in it."""
+    """Split an address into the part without `name:password@`, and that part; unlike urlsplit, allow slashes in
+    passwords.
+    """
     match = _USERINFO.search(url)
     if match is None:
         return url, ""
@@ -115,7 +120,7 @@ def split_userinfo(url: str) -> tuple[str, str]:
 
 
 def user_and_password(url: str) -> tuple[str, str, str]:
-    """An address without `name:password@`, the name and the password, both decoded."""
+    """Return an address without `name:password@`, the name, and the password, both decoded."""
     from urllib.parse import unquote
 
     address, userinfo = split_userinfo(url)
@@ -124,12 +129,12 @@ def user_and_password(url: str) -> tuple[str, str, str]:
 
 
 def without_secrets(url: str) -> str:
-    """An address for messages: credentials and the query, where keys are, are left out."""
+    """Return an address for messages, without credentials and without the query, which may have keys."""
     return re.split(r"[?#]", split_userinfo(url)[0], maxsplit=1)[0]
 
 
 def _in_addresses(text: str) -> Iterator[str]:
-    """Passwords of addresses in a text; of a web server's also a key that stands alone before the `@`."""
+    """Yield the passwords in the addresses of a text; for http and https also a key alone before the `@`."""
     for match in _USERINFO.finditer(text):
         user, _, password = (match[1] or match[2] or "").partition(":")
         if part := password or (user if text[: match.start()].lower().endswith(("http", "https")) else ""):
@@ -137,9 +142,10 @@ def _in_addresses(text: str) -> Iterator[str]:
 
 
 def exposed(text: str) -> str | None:
-    """What in a text is a secret that anybody can read: a password or key in an address, a key of a well-known shape.
+    """Return the first secret in plain text: a password or key in an address, or a key of a well-known form; None if
+    none.
 
-    A variable in its place is kept as a reference only if its name says that it is a secret.
+    A variable in its place counts as a reference only if its name marks it as a secret.
     """
     in_words = (next(filter(None, match.groups())).strip("'") for match in _IN_TEXT.finditer(text))
     part: str
@@ -152,7 +158,7 @@ def exposed(text: str) -> str | None:
 
 
 def shows_secret(line: str) -> bool:
-    """Whether a line of a YAML file holds a secret in plain text."""
+    """Return whether a line of a YAML file holds a secret in plain text."""
     pairs = ((match[1], match[2]) for match in _PAIR.finditer(line))
     return exposed(line) is not None or any(
         (is_secret_key(key) or is_secret_variable(key)) and "$" not in value for key, value in pairs
@@ -160,10 +166,10 @@ def shows_secret(line: str) -> bool:
 
 
 def resolve(parameters: Any, environ: Mapping[str, str], key: str = "") -> Any:
-    """Put in the values of secret variables: in the memory of whoever needs them only.
+    """Return the parameters with the values of secret variables, for use in memory only.
 
-    Every variable in a secret parameter, and elsewhere those that hold a secret. Between `://` and `@` a value is
-    encoded as far as it must be there.
+    Replaces every variable in a secret parameter, and elsewhere those that hold a secret. Between `://` and `@`,
+    reserved characters of a value are percent-encoded.
     """
     if isinstance(parameters, dict):
         return {name: resolve(item, environ, str(name)) for name, item in parameters.items()}
@@ -184,7 +190,7 @@ def resolve(parameters: Any, environ: Mapping[str, str], key: str = "") -> Any:
 
 
 def escape(value: Any, environ: Mapping[str, str], key: str = "") -> Any:
-    """The reverse of expanding: a plain `$` stays plain when the text is read again, a secret stays a reference."""
+    """Reverse the expansion of variables: `$` in plain text is escaped, and a reference to a secret is unchanged."""
     if isinstance(value, dict):
         return {name: escape(item, environ, str(name)) for name, item in value.items()}
     if isinstance(value, list):
@@ -234,12 +240,12 @@ def secret_values(parameters: Any, environ: Mapping[str, str], folder: str = "")
 
 
 def _in_file(path: Path) -> list[str]:
-    """The secrets of a file such as ~/.aws/credentials, by the names before them; all of its lines where none is named.
+    """Return the named secrets of a file such as ~/.aws/credentials, or its whole text if none is named.
 
-    One that can't be read has none that anybody could say again.
+    Empty for a file that cannot be read, because no program can print its secrets either.
     """
     try:
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # reading a pipe would block
             return []
         with path.open("rb") as file:
             text = file.read(_LARGEST_FILE).decode("utf-8", "replace")
@@ -254,10 +260,10 @@ def _in_file(path: Path) -> list[str]:
 
 
 def echoes(values: list[str]) -> list[str]:
-    """All forms in which a program may say these texts again, longest first.
+    """Return all forms in which a program may print these texts, longest first.
 
-    As they are, in JSON, HTML and Python's notation, URL-encoded (once or twice), in base64 (also as a part of
-    something longer) and in hexadecimal digits.
+    The forms are: unchanged, in JSON, HTML, and Python notation, URL-encoded (once or twice), in base64 (also as a part
+    of something longer), and in hexadecimal digits.
     """
     forms = {form for value in values for form in _forms(value) if len(form) >= _SHORTEST}
     return sorted(forms | set(values), key=len, reverse=True)
@@ -285,7 +291,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _in_base64(raw: bytes) -> Iterator[str]:
-    """At each of the three places that it may have in what is encoded, without the letters that others share."""
+    """Yield the base64 forms at the three possible offsets, without the letters that depend on neighboring bytes."""
     from base64 import b64encode
     from urllib.parse import quote
 
@@ -296,12 +302,12 @@ def _in_base64(raw: bytes) -> Iterator[str]:
 
 
 def redactor(parameters: Any, environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
-    """A function that blanks the secrets that the parameters refer to, and well-known key shapes, in a text."""
+    """Return a function that redacts the secrets that the parameters refer to, and keys of well-known forms."""
     return blanker(secret_values(parameters, environ))
 
 
 def blanker(values: list[str]) -> Callable[[str], str]:
-    """A function that blanks these values in all their forms, and well-known key shapes, in a text."""
+    """Return a function that redacts these values in all their forms, and keys of well-known forms."""
     forms = echoes(values)
 
     def redact(text: str) -> str:
@@ -313,5 +319,5 @@ def blanker(values: list[str]) -> Callable[[str], str]:
 
 
 def redact_keys(text: str) -> str:
-    """Blanks keys of well-known shapes. Looking for what each begins with is cheaper than one search for all shapes."""
+    """Redact keys of well-known forms. Searching for their prefixes first is cheaper than one search for all forms."""
     return _KEY_SHAPES.sub(REDACTED, text) if any(mark in text for mark in _KEY_MARKS) else text

@@ -1,5 +1,7 @@
-"""A server that is already there on Kubernetes, and the pods behind it: what a scenario names, and `pods/NAME.json` of
-a run, which its orchestrator keeps writing and its trials read."""
+"""Servers that already exist on Kubernetes, and the pods behind them, in `pods/NAME.json` of a run.
+
+The orchestrator of the run updates the file, and its trials read it.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +22,7 @@ MOST_CHANGES = 200
 
 @dataclass(frozen=True)
 class NamedServer:
-    """What `service/NAME.NAMESPACE:PORT/PATH` says."""
+    """The parts of `service/NAME.NAMESPACE:PORT/PATH`."""
 
     kind: Literal["service", "inferenceservice", "inferencepool"]
     name: str
@@ -55,7 +57,7 @@ KubernetesServer = Annotated[str, AfterValidator(_check)]
 
 
 class ServerPod(Model):
-    """One pod behind a server, as the cluster describes it."""
+    """A pod behind a server, as the cluster describes it."""
 
     name: str
     uid: str
@@ -69,7 +71,7 @@ class ServerPod(Model):
 
 
 class PodChange(Model):
-    """Something that has changed behind a server."""
+    """A change behind a server."""
 
     look: int = Field(description="Number of the look that found it.")
     at: str
@@ -77,7 +79,7 @@ class PodChange(Model):
 
 
 class ServerPods(Model):
-    """pods/NAME.json: where a server is that was there already, and the pods behind it."""
+    """pods/NAME.json: the address of a server that already existed, and the pods behind it."""
 
     schema_version: Literal[1] = 1
     look: int = Field(0, description="Counts the looks of the orchestrator; a larger one is a later one.")
@@ -97,7 +99,7 @@ class ServerPods(Model):
 
 
 def differences(before: ServerPods, after: ServerPods) -> Iterator[str]:
-    """What has happened to a server between two looks, in words."""
+    """Yield the changes of a server between two observations, in words."""
     if after.problem and after.problem != before.problem:
         yield after.problem
     yield from _of_pods(before.pods, after.pods)

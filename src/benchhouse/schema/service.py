@@ -1,4 +1,4 @@
-"""Services of a scenario, and the files of one that outlives a trial: `service.json` asks, `state.json` answers."""
+"""Services of a scenario, and the files of one that outlives a trial: `service.json` and `state.json`."""
 
 import re
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from benchhouse.schema.server_pods import KubernetesServer
 Phase = Literal["starting", "ready", "unhealthy", "stopping", "stopped", "failed"]
 OVER: tuple[Phase, ...] = ("stopped", "failed")
 SECRET = "BENCHHOUSE_TRIAL_SECRET"  # noqa: S105 - its name
-"""In the environment of an experiment: what stands for {secret} in the recipes of its servers."""
+"""Variable in an experiment's environment with the value of {secret} in the recipes of its servers."""
 _MENTION = re.compile(r"service:([A-Za-z0-9][A-Za-z0-9._-]*?)(?:#(\d+))?")
-_BETWEEN = re.compile(r"\s*,\s*(?=[a-z]+://)")  # a comma may also stand in the path of an address
+_BETWEEN = re.compile(r"\s*,\s*(?=[a-z]+://)")  # the path of an address may contain a comma too
 
 
 class ServiceUse(Model, strict=True):
@@ -68,7 +68,7 @@ class ServiceUse(Model, strict=True):
 
 
 class TrialService(Model):
-    """A service as trial.json names it: what to start, or where it is."""
+    """A service in trial.json: how to start it, or its address."""
 
     use: ServiceUse = Field(description="As the scenario says.")
     recipe: Recipe | None = Field(None, description="What its `recipe` names; none with an endpoint.")
@@ -80,7 +80,9 @@ class TrialService(Model):
 
     @property
     def folders(self) -> "list[ServiceFolder]":
-        """Of all whose endpoints these are; none where the trial starts it, or nobody does."""
+        """The folders of the servers with these endpoints; empty if the trial starts the service or it has only an
+        address.
+        """
         return [ServiceFolder(Path(path)) for path in (self.folder, *self.others) if path is not None]
 
     @property
@@ -93,16 +95,16 @@ class TrialService(Model):
         return self.count or self.use.replicas or self.recipe.scale.replicas
 
     def identity(self) -> dict[str, Any]:
-        """What makes a measurement another one: not where the service happens to be started."""
+        """Return the fields that identify a measurement; where the service is started is not one of them."""
         if self.recipe is None:
             named = {"kubernetes": self.use.kubernetes} if self.use.kubernetes else {}
             return {"endpoint": self.use.endpoint} | named
-        # What a published image was when it was measured is told by the evidence, like the version of a program.
+        # The digest of a published image is in the evidence, like the version of a program.
         left_out = {"description", "licence", "install", "schema_version", "published"}
         if not self.recipe.image:
             left_out.add("image_program")
         if not self.recipe.members:
-            left_out.add("members")  # those of before that field have the digest they had
+            left_out.add("members")  # recipes from before this field keep their digest
         return {
             "recipe": self.recipe.model_dump(mode="json", exclude=left_out),
             "parameters": self.parameters,
@@ -112,12 +114,12 @@ class TrialService(Model):
 
     @property
     def is_placed(self) -> bool:
-        """Whether it is attached and is to be beside the trials, or away from them."""
+        """Whether the service is attached, and its node is set relative to the trials."""
         return self.use.mode == "attached" and self.use.node is not None
 
 
 class ServiceSpec(Model):
-    """service.json: what a keeper is to start, and for whom."""
+    """service.json: what a keeper starts, and for which run."""
 
     schema_version: Literal[1] = 1
     id: str
@@ -154,7 +156,7 @@ class Replica(Model):
 
 
 class Address(Model):
-    """A server with all that it takes to ask it, its secret too."""
+    """A server with all data needed to send requests, including its secret."""
 
     name: str
     endpoint: str
@@ -162,7 +164,7 @@ class Address(Model):
 
 
 class Addresses(Model):
-    """endpoints.json: readable by the user of the service alone."""
+    """endpoints.json: the addresses of a service with their secrets, readable only by its user."""
 
     servers: list[Address]
 
@@ -172,13 +174,13 @@ class Addresses(Model):
 
 
 class LiveServices(Model):
-    """services.json in the folder of a trial that runs: what it has started. It is no part of the evidence."""
+    """services.json in the folder of a running trial: the servers that it started. It is not part of the evidence."""
 
     services: dict[str, Replica] = Field(default_factory=dict)
 
 
 class KeeperJob(Model):
-    """job.json of a service whose keeper is a job of a batch system; written right after it was submitted."""
+    """job.json of a service whose keeper is a batch job; written right after it was submitted."""
 
     executor: str
     job_id: str
@@ -187,7 +189,7 @@ class KeeperJob(Model):
 
 
 class ServiceState(Model):
-    """state.json: how a service is. Its endpoints with their secrets are in `endpoints.json`, for its user alone."""
+    """state.json: the state of a service. Its endpoints with secrets are in `endpoints.json`, for its user only."""
 
     schema_version: Literal[1] = 1
     id: str
@@ -210,13 +212,13 @@ class ServiceFolder(Folder):
     spec = Inside("service.json")
     state = Inside("state.json")
     endpoints = Inside("endpoints.json")
-    job = Inside("job.json")  # the batch job of the keeper, where there is one
-    stop = Inside("stop")  # asks a keeper that follows its files to end, after the number of seconds written there
-    log = Inside("keeper.log")  # what the keeper prints itself, where its state can't hold it
+    job = Inside("job.json")  # the batch job of the keeper, if there is one
+    stop = Inside("stop")  # requests a keeper to stop after the number of seconds in the file
+    log = Inside("keeper.log")  # the keeper's own output, if its state cannot hold it
 
 
 def read_state(folder: ServiceFolder) -> ServiceState | None:
-    """None before the first one is written."""
+    """Return the state; None before the first one is written."""
     try:
         return ServiceState.model_validate_json(folder.state.read_bytes())
     except (OSError, ValueError):
@@ -224,12 +226,12 @@ def read_state(folder: ServiceFolder) -> ServiceState | None:
 
 
 def is_mention(text: str) -> bool:
-    """Whether it stands for the endpoint of a service, which is known only when that runs."""
+    """Return whether text stands for the endpoint of a service, which is known only when that runs."""
     return _MENTION.fullmatch(text) is not None
 
 
 def mentioned(value: Any) -> set[str]:
-    """The services that a target or a workload names."""
+    """Return the services that a target or a workload names."""
     if isinstance(value, dict):
         return set().union(*map(mentioned, value.values()))
     if isinstance(value, list):
@@ -239,8 +241,10 @@ def mentioned(value: Any) -> set[str]:
 
 
 def split_endpoints(text: str) -> tuple[str, ...]:
-    """The addresses that `with_endpoints` has joined. ValueError where they differ in more than host and port: each
-    request may go to any of them."""
+    """Split the addresses that `with_endpoints` has joined.
+
+    Raise ValueError if they differ in more than host and port, because each request may go to any of them.
+    """
     addresses = tuple(_BETWEEN.split(text.strip()))
     if len(addresses) > 1:
         parts = [urlsplit(address) for address in addresses]
@@ -252,8 +256,10 @@ def split_endpoints(text: str) -> tuple[str, ...]:
 
 
 def with_endpoints(value: Any, endpoints: Mapping[str, list[str]]) -> Any:
-    """`value` with `service:NAME` replaced by its endpoint, those of several replicas with commas in between, and
-    `service:NAME#2` by that of its third replica."""
+    """Return `value` with `service:NAME` replaced by its endpoint.
+
+    Endpoints of several replicas are separated by commas; `service:NAME#2` is replaced by that of the third replica.
+    """
     if isinstance(value, dict):
         return {key: with_endpoints(item, endpoints) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Short forms of values that a workload may write: one word or number instead of a mapping."""
+"""Short forms of values in a workload: one word or number instead of a mapping."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(eq=False)
 class AlsoTakes:
-    """Tells editors, by the JSON Schema, of a short form that a validator before this annotation spells out."""
+    """Adds a short form, which a validator before this annotation expands, to the JSON Schema for editors."""
 
     schema: dict[str, Any]
 

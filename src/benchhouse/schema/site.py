@@ -1,4 +1,4 @@
-"""Site: what a scenario file must not know of the place where it runs. A small YAML, one for each cluster."""
+"""Site profiles: small YAML files, one per cluster, with facts about a place that scenario files must not contain."""
 
 import os
 import re
@@ -44,13 +44,15 @@ def _without_secrets(variables: dict[str, str]) -> dict[str, str]:
 
 
 Word = Annotated[str, AfterValidator(_plain)]
-"""A word that means itself in a shell and in an #SBATCH line."""
+"""A word without special meaning in a shell or an #SBATCH line."""
 Flag = Annotated[str, AfterValidator(_flag)]
 Variables = Annotated[dict[Name, str], AfterValidator(_without_secrets)]
 
 
 class Partition(Model, strict=True):
-    """What a node of a partition has, so that a job no node can hold is refused before it waits forever."""
+    """The resources of a partition's nodes, so that a job that does not fit any node is refused instead of pending
+    forever.
+    """
 
     nodes: int | None = Field(None, ge=1, description="Nodes in it.")
     cpus: int | None = Field(None, ge=1, description="Cores of a node.")
@@ -60,14 +62,14 @@ class Partition(Model, strict=True):
 
 
 class Quality(Model, strict=True):
-    """What a quality of service allows."""
+    """The limits of a Slurm quality of service."""
 
     max_time: Seconds | None = Field(None, gt=0, description="Longest job.")
     max_jobs: int | None = Field(None, ge=1, description="Jobs of one user that run at a time.")
 
 
 class SlurmSite(Model, strict=True):
-    """How jobs are submitted on this cluster; a scenario's own partition, account and qos take precedence."""
+    """How jobs are submitted on this cluster; a scenario's own partition, account, and qos take precedence."""
 
     partition: Word | None = Field(None, description="Default partition.")
     gpu_partition: Word | None = Field(None, description="Default partition of GPU jobs.")
@@ -86,7 +88,7 @@ class SlurmSite(Model, strict=True):
 
 
 class Folders(Model, strict=True):
-    """Where things lie. $NAME stands for a variable of the user's environment."""
+    """Folders of the site. $NAME stands for a variable of the user's environment."""
 
     work: str = Field("", description="The user's or project's large storage, e.g. $WORK.")
     containers: str = Field("", description="Images (.sif).")
@@ -97,14 +99,14 @@ class Folders(Model, strict=True):
 
 
 class Quota(Model, strict=True):
-    """The most that may lie in a folder. What lies there already is not known, so it refuses only the impossible."""
+    """The most data that a folder may hold. Existing data is not known, so only impossible requests are refused."""
 
     size: Bytes | None = Field(None, gt=0, description="Bytes of all files.")
     files: int | None = Field(None, ge=1, description="Number of files and folders.")
 
 
 class SiteNetwork(Model, strict=True):
-    """What compute nodes may reach."""
+    """The network of compute nodes."""
 
     egress: bool = Field(True, description="Whether compute nodes reach the internet.")
     interface: Word | None = Field(None, description="Device of the fast network between nodes.")
@@ -112,7 +114,7 @@ class SiteNetwork(Model, strict=True):
 
 
 class SiteImages(Model, strict=True):
-    """What is asked of container images here."""
+    """Requirements for container images on this site."""
 
     pinned: Literal["optional", "required"] = Field(
         "optional", description="required: a server whose image has no digest is refused before anything starts."
@@ -120,7 +122,7 @@ class SiteImages(Model, strict=True):
 
 
 class Site(Model, strict=True):
-    """One site profile."""
+    """A site profile."""
 
     schema_version: int = Field(1, ge=1, le=1, description="Version of this file format.")
     site: Name = Field("local", description="Name of the site.")
@@ -129,7 +131,7 @@ class Site(Model, strict=True):
     runtime: Name | None = Field(None, description="Default runtime.")
     modules: tuple[Word, ...] = Field((), strict=False, description="Modules to load before containers and jobs.")
     environment: Variables = Field(default_factory=dict, description="Variables of every job; no secrets.")
-    # What nobody wrote needs no validator: to build one takes longer than all else that is done with a profile.
+    # Default sections skip validation: building a validator takes longer than all other work with a profile.
     slurm: SlurmSite = Field(default_factory=SlurmSite.model_construct)
     dask: DaskSite = Field(default_factory=DaskSite.model_construct)
     ray: RaySite = Field(default_factory=RaySite.model_construct)
@@ -148,7 +150,7 @@ class Site(Model, strict=True):
 
 
 def site_folder(site: Site, key: Literal["containers", "logs", "metrics"]) -> Path | None:
-    """One of its `folders` as a path, None where it names none. Raises where a variable in it is not set."""
+    """Return one of the site's `folders`, or None if it is not set. Raise BenchError if a variable in it is not set."""
     folder: str = getattr(site.folders, key)
     path = os.path.expandvars(folder)
     if "$" in path:
@@ -163,7 +165,7 @@ State = Literal["good", "missing", "unknown"]
 
 
 class SiteFinding(Model):
-    """The answer to one question."""
+    """The result of one check of a site."""
 
     what: str = Field(description="What was looked for.")
     state: State = Field(description="good: there; missing: not there; unknown: nobody told in time.")
@@ -172,7 +174,7 @@ class SiteFinding(Model):
 
 
 class SiteCheck(Model):
-    """All answers, and the profile that follows from them."""
+    """All results of a site check, and the profile that follows from them."""
 
     schema_version: Literal[1] = 1
     host: str

@@ -1,4 +1,4 @@
-"""Slurm: what a scenario may ask of it, and what became of a submission."""
+"""Settings for Slurm in scenarios, and the records of submissions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from benchhouse.schema.site import Flag, Word
 
 
 class SlurmSettings(Model, strict=True):
-    """How trials become jobs; it changes nothing of what they measure, so it is in no digest."""
+    """How trials become Slurm jobs. It does not change what they measure, so it is not part of any digest."""
 
     pack: int = Field(1, ge=1, le=100_000, description="Trials in one array task, one after the other.")
     together: int = Field(1, ge=1, le=1024, description="Of these, at a time; the task asks for resources for all.")
@@ -32,7 +32,7 @@ class SlurmSettings(Model, strict=True):
 
 
 class SlurmSubmission(Model):
-    """job.json: what became of a submission. Without this file, nobody knows yet."""
+    """job.json: the result of a submission. Without this file, the result is not known yet."""
 
     job_id: str = Field(description="Of the array; empty where Slurm never had it.")
     name: str
@@ -43,7 +43,7 @@ class SlurmSubmission(Model):
 
 
 def submissions(folder: Path) -> Iterator[SubmissionFolder]:
-    """Those of a run, oldest first; one that was not written to its end has no script yet and does not count."""
+    """Yield the submissions of a run, oldest first; an incomplete one has no script yet and is skipped."""
     if folder.is_dir():
         for path in sorted(folder.iterdir()):
             if path.name.isdigit() and (path / "job.sh").is_file():

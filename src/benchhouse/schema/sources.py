@@ -1,4 +1,4 @@
-"""Source: a file that a workload reads, fetched before it is measured."""
+"""Data sources: files that a workload reads, fetched before the measurement."""
 
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
@@ -10,11 +10,11 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Bytes, Seconds
 
 DATA = "data"
-"""What `{data}` stands for: the folder that all sources of a trial lie in."""
+"""Name of the placeholder `{data}`: the folder with all sources of a trial."""
 
 
 class DataSource(Model):
-    """A file, or what lies below an s3:// address; fetched once, checked, kept in the cache."""
+    """A file, or the objects below an s3:// address; fetched once, checked, and cached."""
 
     url: str = Field("", description="http://, https:// or s3:// address.")
     file: InputPath = Field("", description="Instead: a file or folder of this machine, beside the scenario.")

@@ -1,4 +1,4 @@
-"""Telemetry: what monitors sample, declared once; samplers, files, exporters and dashboards follow from it."""
+"""Telemetry: declarations of sampled quantities, shared by samplers, files, exporters, and dashboards."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol, get_args
@@ -16,7 +16,7 @@ WHOLE, WARMUP, STEADY, TEARDOWN = "trial", "warmup", "steady", "teardown"
 
 
 class Series(Model):
-    """One sampled quantity of one source."""
+    """A sampled quantity of a source."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Name: `cpu_busy`, unit aside.")
     unit: str = Field("1", description="Unit of a value: 1 (a ratio), s, B, W, degC, MHz, ...")
@@ -26,28 +26,28 @@ class Series(Model):
 
     @property
     def summary_unit(self) -> str:
-        """The unit of a summary: of a counter that of its growth a second, so of CPU seconds cores."""
+        """The unit in summaries; for a counter, of its growth per second, so CPU seconds become cores."""
         if self.kind == "gauge":
             return self.unit
         return "1" if self.unit == "s" else "1/s" if self.unit == "1" else f"{self.unit}/s"
 
 
 class SeriesSource(Protocol):
-    """What a monitor asks, once a tick. Reading must not raise: what can't be read is NaN.
+    """A source that a monitor samples at every tick. Reading must not raise: values that cannot be read are NaN.
 
-    A class whose reading may take milliseconds (a network, another program) says `slow = True` and is given a thread
-    of its own, so that the others stay on time.
+    A class whose reading may take milliseconds (a network, another program) sets `slow = True` and gets a thread of its
+    own, so that the other sources stay on time.
     """
 
     @property
     def name(self) -> str:
-        """`node`, `service:NAME`, `gpu0`, ...: the scope of its series."""
+        """The scope of its series: `node`, `service:NAME`, `gpu0`, ..."""
 
     @property
     def series(self) -> Sequence[Series]: ...
 
     def sample(self) -> Sequence[float]:
-        """The values of `series`, in their order."""
+        """Return the values of `series`, in their order."""
 
     def close(self) -> None: ...
 
@@ -72,7 +72,7 @@ class Scrape(Model, strict=True):
 
 
 class MonitorSettings(Model, strict=True):
-    """What is sampled while a trial runs, and how often."""
+    """The sources that are sampled while a trial runs, and the interval."""
 
     interval: Seconds = Field(1.0, ge=0.1, le=3600, description="Time between samples; at least 0.1s.")
     sources: list[SourceKind] = Field(
@@ -87,7 +87,7 @@ class MonitorSettings(Model, strict=True):
 
 
 class StandingMonitor(Model):
-    """monitor.json: what a free-standing monitor samples, and until when."""
+    """monitor.json: the settings of a free-standing monitor, and when it ends."""
 
     schema_version: Literal[1] = 1
     monitor_id: str
@@ -110,7 +110,7 @@ class Phase(Model):
 
 
 class Stats(Model):
-    """One series in one phase: of a gauge its values, of a counter its growth a second."""
+    """Statistics of one series in one phase: the values of a gauge, or the growth per second of a counter."""
 
     n: int = Field(description="Values behind the percentiles; of a counter, whole intervals inside the phase.")
     avg: float = Field(description="Mean; of a counter exact over the phase, ends interpolated between samples.")
@@ -142,7 +142,7 @@ class ScopeSummary(Model):
 
 
 class NodeSummary(Model):
-    """Another node of the trial: how it was sampled, and how its clock goes beside that of the experiment's node."""
+    """Another node of the trial: how it was sampled, and the offset of its clock from that of the experiment's node."""
 
     name: str
     clock_ahead_s: float | None = Field(None, description="Its time of day less that of the experiment's node.")
@@ -155,7 +155,7 @@ class NodeSummary(Model):
 
 
 class AbnormalNode(Model):
-    """A node that is not as its peers of the same trial are."""
+    """A node that differs from its peers in the same trial."""
 
     node: str
     reason: str = Field(description="Stable word: noisy_neighbour, heat, network_errors, ...")
@@ -169,7 +169,7 @@ class AbnormalNode(Model):
 
 
 class OwnCost(Model):
-    """What the monitor itself used."""
+    """The resources that the monitor itself used."""
 
     samples: int = Field(description="Samples taken, each of all sources.")
     cpu_s: float = Field(description="CPU seconds of all its threads.")
@@ -178,7 +178,7 @@ class OwnCost(Model):
 
 
 class TelemetrySummary(Model):
-    """telemetry/summary.json: what the monitors saw, by scope, series and phase. Defaults are left out of the file."""
+    """telemetry/summary.json: the sampled data by scope, series, and phase. Default values are omitted."""
 
     schema_version: Literal[1]
     started: str = Field(description="Wall-clock time of the start, UTC; all times are seconds since then.")
@@ -197,7 +197,7 @@ class TelemetrySummary(Model):
     problems: list[str] = Field(default_factory=empty_list, description="Sources that failed, each named once.")
 
     def stats(self, scope: str, series: str, phase: str) -> Stats | None:
-        """One cell, None where there is none."""
+        """Return the statistics of a series in a phase; None if there are none."""
         summary = self.scopes.get(scope)
         row = summary.series.get(series) if summary else None
         return row.phases.get(phase) if row else None

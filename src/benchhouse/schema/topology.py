@@ -1,6 +1,6 @@
-"""Topology: what a node is made of and how its parts are joined, as a worker read it there.
+"""Topology: the parts of a node and their connections, as a worker read them.
 
-What can't be read is null, and `unknown` says why.
+Values that cannot be read are null, and `unknown` has the reason.
 """
 
 from pydantic import Field
@@ -9,7 +9,7 @@ from benchhouse.schema.model import Model, empty_list
 
 
 class Cpu(Model):
-    """The processors."""
+    """The processors of a node."""
 
     model: str | None = Field(None, description="Model name.")
     sockets: int | None = Field(None, description="Processors.")
@@ -21,7 +21,7 @@ class Cpu(Model):
 
 
 class NumaNode(Model):
-    """One NUMA node."""
+    """A NUMA node."""
 
     node: int
     cpus: str = Field(description="Its hardware threads, such as 0-15,32-47.")
@@ -30,7 +30,9 @@ class NumaNode(Model):
 
 
 class GpuTopology(Model):
-    """One GPU, by NVML. The generation of an idle GPU's link goes down, so the dimension takes the most it can."""
+    """A GPU, as NVML reports it. An idle GPU lowers the generation of its link; comparisons use the highest possible
+    one.
+    """
 
     uuid: str | None = Field(None, description="Identity of the device.")
     name: str | None = Field(None, description="Model.")
@@ -51,7 +53,7 @@ class GpuTopology(Model):
 
 
 class Nic(Model):
-    """One network device, or one InfiniBand adapter."""
+    """A network device, or an InfiniBand adapter."""
 
     name: str
     driver: str | None = Field(None, description="Kernel driver; null for a virtual device.")
@@ -60,7 +62,7 @@ class Nic(Model):
 
 
 class Topology(Model):
-    """One node."""
+    """The hardware and kernel of one node."""
 
     machine: str = Field(description="Architecture.")
     kernel: str = Field(description="Release of the kernel.")
@@ -77,7 +79,7 @@ class Topology(Model):
 
 
 class Cluster(Model, strict=True):
-    """Where a site is and how it is run, which nothing on a node tells. Part of a site profile."""
+    """Location and operation of a site, which cannot be read on a node; part of a site profile."""
 
     name: str | None = Field(None, min_length=1, description="Name of the cluster.")
     region: str | None = Field(None, min_length=1, description="Region.")

@@ -1,4 +1,4 @@
-"""Instance and Trial: what is bound, what one execution is asked to do, and how it ended."""
+"""Instances and trials: the bound inputs, the instructions for one execution, and how it ended."""
 
 import hashlib
 import uuid
@@ -21,14 +21,16 @@ from benchhouse.schema.topology import Cluster, Topology
 Outcome = Literal["succeeded", "invalid", "failed", "error", "timeout", "out_of_memory", "cancelled", "lost"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 MEASURED: tuple[Outcome, ...] = ("succeeded", "invalid")
-"""Ran to its end and measured. The numbers of an `invalid` trial are evidence; no summary or comparison takes them."""
+"""Outcomes of trials that ran to the end and measured. Numbers of `invalid` ones are evidence, but excluded from
+summaries.
+"""
 VERSION_AXIS = "experiment.version"
 """The axis of a run over several versions of its experiment."""
 _TRIALS = uuid.UUID("6f1d4d0e-6f0b-5c1a-9d6e-0f4b1c3a7e52")
 
 
 class ExperimentRef(Model):
-    """Which code runs: identity (name, version) and where it was found."""
+    """The code of an experiment: its identity (name, version), and where it was found."""
 
     name: str
     version: str
@@ -41,10 +43,10 @@ class ExperimentRef(Model):
 def instance_digest(
     experiment: bytes, version: bytes, target: bytes, parameters: bytes, services: bytes, resources: bytes = b""
 ) -> str:
-    """The digest of an instance, from the canonical JSON of its parts: a plan encodes what does not vary once.
+    """Return the digest of an instance from the canonical JSON of its parts, so that a plan encodes fixed parts once.
 
-    Services count where there are any (`services` is not empty): then a target is not all that is measured. Resources
-    count where they vary.
+    Services count if there are any (`services` is not empty), because a target is then not all that is measured.
+    Resources count if they vary.
     """
     served = b'"services":%b,' % services if services else b""
     given = b'"resources":%b,' % resources if resources else b""
@@ -55,7 +57,7 @@ def instance_digest(
 
 
 class Instance(Model):
-    """One bound point. Same digest = same process."""
+    """A bound point of a plan. Instances with the same digest are the same measurement."""
 
     experiment: str
     version: str
@@ -71,7 +73,7 @@ class Instance(Model):
         return instance_digest(experiment, version, target, parameters, services, resources)
 
     def case_id(self) -> str:
-        """The benchmark case: everything but the target, so that targets can be compared on it."""
+        """Return the id of the benchmark case: everything but the target, so that targets can be compared."""
         return digest({"experiment": self.experiment, "version": self.version, "parameters": self.parameters})[:16]
 
     def workload_digest(self) -> str:
@@ -79,7 +81,7 @@ class Instance(Model):
 
 
 class Attempt(Model):
-    """One try at a trial and how it ended."""
+    """One attempt at a trial, and how it ended."""
 
     attempt: int
     outcome: Outcome
@@ -91,7 +93,7 @@ class Attempt(Model):
 
 
 class TrialSpec(Model):
-    """trial.json: everything the worker needs; the only thing it is given."""
+    """trial.json: all instructions for a worker, which gets nothing else."""
 
     schema_version: Literal[1] = 1
     trial_id: str
@@ -150,7 +152,7 @@ class TrialSpec(Model):
 
 
 def joined(frame: Mapping[str, Any], differs: Mapping[str, Any], results: Path) -> dict[str, Any]:
-    """The fields of trial.json, from what all trials of a run share and what is one trial's own."""
+    """Return the fields of trial.json, from those that all trials of a run share and those of one trial."""
     parameters = differs["parameters"]
     experiment = ExperimentRef.model_validate(differs.get("experiment") or frame["experiment"])
     instance = Instance(experiment=experiment.name, version=experiment.version, target={}, parameters=parameters)
@@ -164,13 +166,13 @@ def joined(frame: Mapping[str, Any], differs: Mapping[str, Any], results: Path) 
 
 
 def trial_id(run_id: str, instance_digest: str, repetition: int, warmup: bool) -> str:
-    """The same trial of the same run has the same uuid, so a resumed run finds what is done."""
+    """Return the uuid of a trial, always the same for the same run, so that a resumed run finds finished trials."""
     kind = "warmup" if warmup else "trial"
     return str(uuid.uuid5(_TRIALS, f"{run_id}/{instance_digest}/{kind}/{repetition}"))
 
 
 def outcome_words(outcome: str) -> str:
-    """An outcome as people read it: `out of memory`, and INVALID in capitals, as its numbers look like any others."""
+    """Return an outcome for people: `out of memory`; INVALID is in capitals because its numbers look valid."""
     return "INVALID" if outcome == "invalid" else outcome.replace("_", " ")
 
 
@@ -182,12 +184,12 @@ _REFUSALS = frozenset({
 
 
 def may_be_tried_again(outcome: str, code: str) -> bool:
-    """Whether the same trial could end otherwise; not where what it asks for can't be done, here or anywhere."""
+    """Return whether another attempt may end differently; false if the trial requests something impossible."""
     return not (outcome == "failed" and code in _REFUSALS)
 
 
 class Failure(Model):
-    """Why a trial did not succeed; of an invalid one, every reason why its numbers don't hold."""
+    """Why a trial did not succeed; for an invalid trial, every reason why its numbers are not valid."""
 
     code: str = Field(description="Stable word: the exception's type, the limit, or the experiment's own code.")
     message: str
@@ -197,7 +199,7 @@ class Failure(Model):
 
 
 class Guarantee(Model):
-    """Something that the contract of a run demands, and what was seen of it."""
+    """A guarantee that the contract of a run requires, and what was observed."""
 
     name: str = Field(description="As the contract spells it: dedicatedNodes, provenance.gitCommit, ...")
     observed: bool
@@ -213,7 +215,7 @@ class TrialWarning(Model):
 
 
 class Meta(Model):
-    """meta.json: under which circumstances a trial ran."""
+    """meta.json: the circumstances in which a trial ran."""
 
     schema_version: Literal[1] = 1
     trial_id: str
@@ -260,5 +262,5 @@ class Meta(Model):
     custom: dict[str, Any] = Field(default_factory=dict, description="What the experiment said by ctx.metadata.")
 
     def ran_in(self, runtime: RuntimeSettings) -> str:
-        """What it ran inside, for tables: numbers of a shared process are not those of a fresh one."""
+        """Return the runtime for tables; numbers of a shared process differ from those of a fresh one."""
         return runtime.kind if self.trials_before is None else f"{runtime.kind}, shared"

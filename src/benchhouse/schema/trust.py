@@ -1,4 +1,4 @@
-"""trusted.yaml: who may do what in a workspace, and how much without being asked. A file under review, as code is."""
+"""The format of trusted.yaml: who may do what in a workspace, and the budgets without approval. Review it like code."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ PublicKey = Annotated[str, AfterValidator(_public_key)]
 
 
 class TrustedPerson(Model, strict=True):
-    """One person or program, and what it may do."""
+    """A person or program, and its rights."""
 
     role: Role = Field("run", description="read, run, approve or admin; each holds those before it.")
     registers: bool = Field(
@@ -52,7 +52,7 @@ class TrustedPerson(Model, strict=True):
 
 
 class KeyEnd(Model, strict=True):
-    """From when on a key no longer counts: it expires, or was lost."""
+    """The end of a key's validity, because it expires or was lost."""
 
     key: PublicKey = Field(description="The key, as `keys` of its owner has it.")
     until: Day = Field(description="Last day on which its signatures count, whenever they were made.")
@@ -60,7 +60,7 @@ class KeyEnd(Model, strict=True):
 
 
 class TrustedFile(Model, strict=True):
-    """The file."""
+    """trusted.yaml: people and their rights, budgets, rules for packages, and keys that ended."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     people: dict[Name, TrustedPerson] = Field(min_length=1, description="People, by the name that records have.")
@@ -70,7 +70,7 @@ class TrustedFile(Model, strict=True):
 
     @model_validator(mode="after")
     def _each_is_one(self) -> "TrustedFile":
-        """A login or a key stands for one person, or nobody could be held to anything."""
+        """Check that a login or key belongs to one person only, so that actions can be attributed."""
         owner: dict[str, str] = {}
         for name, person in self.people.items():
             marks = [_mark(key) for key in person.keys]
@@ -81,23 +81,23 @@ class TrustedFile(Model, strict=True):
         return self
 
     def by_github(self, login: str) -> tuple[str, TrustedPerson] | None:
-        """Who has this login, whatever the case of its letters."""
+        """Return the person with this GitHub login, ignoring case; None if there is none."""
         people = self.people.items()
         return next((item for item in people if login and item[1].github.lower() == login.lower()), None)
 
     def by_key(self, public_key: str) -> str | None:
-        """Whose key this is; None where it is nobody's."""
+        """Return the owner of this key; None if there is none."""
         wanted = _mark(public_key)
         return next((name for name, person in self.people.items() if wanted in map(_mark, person.keys)), None)
 
     def keys_of(self, name: str, today: date) -> list[str]:
-        """The keys of somebody whose signatures count on that day."""
+        """Return the keys of a person whose signatures count on that day."""
         person = self.people.get(name)
         ended = {_mark(end.key) for end in self.ended_keys(name, today)}
         return [key for key in person.keys if _mark(key) not in ended] if person else []
 
     def ended_keys(self, name: str, today: date) -> Iterator[KeyEnd]:
-        """Those that no longer count, and why."""
+        """Yield the ended keys of a person, with the reasons."""
         person = self.people.get(name)
         marks = {_mark(key) for key in person.keys} if person else set[str]()
         for end in self.key_ends:
@@ -105,16 +105,16 @@ class TrustedFile(Model, strict=True):
                 yield end
 
     def may_register(self, name: str) -> bool:
-        """Whether what somebody signs may run."""
+        """Return whether content that this person signs may run."""
         person = self.people.get(name)
         return bool(person and (person.registers or may(person.role, "admin")))
 
     def allowance(self, name: str) -> Budget | None:
-        """What somebody may start without approval, also who is not in the file."""
+        """Return the budget of a person without approval, also for people who are not in the file."""
         person = self.people.get(name)
         return person.budget if person and person.budget else self.budget
 
 
 def _mark(public_key: str) -> str:
-    """The key itself: the comment behind it is free text."""
+    """Return the key without its comment."""
     return " ".join(public_key.split()[:2])

@@ -1,3 +1,3 @@
-"""The version of this package, for modules that must not import the package's face."""
+"""The version of this package, for modules that must not import `benchhouse` itself."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""workspace.yaml: what a workspace does by itself."""
+"""The format of workspace.yaml: settings that apply to a whole workspace."""
 
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ PackageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z
 
 
 class SharingSettings(Model, strict=True):
-    """Where the results of a workspace also go, after each run."""
+    """Destinations of a workspace's results, in addition to the workspace, after each run."""
 
     share: str | None = Field(None, description="Engine that a team shares: postgresql://..., or '$VARIABLE' with it.")
     evidence: str | None = Field(None, description="Store of evidence: s3://bucket/prefix, or a folder.")
@@ -45,7 +45,7 @@ class SearchIndex(Model, strict=True):
 
 
 class Planning(Model, strict=True):
-    """Limits of planning a scenario, and what may be built for it."""
+    """Limits of planning a scenario."""
 
     max_points: int = Field(
         MAX_POINTS, ge=1, description="Points of a plan at most, counted before `exclude` leaves some of them out."
@@ -56,7 +56,7 @@ class Planning(Model, strict=True):
 
 
 class WorkspaceFile(Model, strict=True):
-    """Settings of a workspace."""
+    """workspace.yaml: settings of a workspace."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     warehouse: SharingSettings | None = Field(None, description="Where results are shared.")
