@@ -1,8 +1,7 @@
 """Search a program's output for numbers with a user's patterns, in a separate process that is stopped if it takes too
 
-long.
-Run as a program, it answers each line of JSON on stdin with one on stdout. It imports none of our modules, so that it
-starts at once.
+long. Run as a program, it answers each line of JSON on stdin with one on stdout. It imports none of our modules, so
+that it starts at once.
 """
 
 import json

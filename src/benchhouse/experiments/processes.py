@@ -97,8 +97,8 @@ class Streams:
 
 def run(program: ProgramSpec, timeout_s: float | None = None) -> Finished:
     """Start a program, wait for it, and measure. It leads its own process group, which is killed as a whole at the
-    timeout.
-    `maxrss_kib` is at least `peak_rss_kib`: the kernel counts the child between vfork and exec, with our memory."""
+    timeout. `maxrss_kib` is at least `peak_rss_kib`: the kernel counts the child between vfork and exec, with our
+    memory."""
     path, argv, environment, streams = program.path, program.argv, program.environment, program.streams
     started = perf_counter_ns()
     try:
@@ -110,8 +110,7 @@ def run(program: ProgramSpec, timeout_s: float | None = None) -> Finished:
 
 def run_small(program: ProgramSpec, timeout_s: float | None = None) -> Finished | None:
     """Do the same through a small shell that hands over its child, so that `maxrss_kib` is the program's own; the wall
-    time
-    is not. Return None if this process cannot adopt orphans, or the shell cannot fork."""
+    time is not. Return None if this process cannot adopt orphans, or the shell cannot fork."""
     with _adopting_orphans() as adopting:
         if not adopting:
             return None

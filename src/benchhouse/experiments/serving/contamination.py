@@ -56,8 +56,7 @@ def find(
 
 def _inputs(tally: ServingTally, prompts: PromptFacts, cached_share: float) -> Iterator[Finding]:
     """Check facts of the inputs. Repeats are counted over all that was sent, including warm-up, because a cache
-    remembers
-    that too; the rest uses the server's own counts. A chat template adds a few tokens to a short prompt."""
+    remembers that too; the rest uses the server's own counts. A chat template adds a few tokens to a short prompt."""
     if prompts.repeats > REPEATED_SHARE:
         cure = "raise prompts.distinct, shorten the load, or remove duplicates from the dataset"
         repeated = f"{prompts.repeats:.0%} of the requests repeated an earlier prompt"

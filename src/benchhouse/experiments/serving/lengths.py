@@ -200,9 +200,8 @@ class Writer:
 
 
 def fit_to_tokens(words: Sequence[str], count: TokenCount, tokens: int) -> str:
-    """Return the beginning of `words`, repeated if necessary, that `count` finds to be exactly `tokens` long.
-    A shorter word fills the gap if one word more is too long and one less is too short. Raise BenchError if no text
-    fits."""
+    """Return the beginning of `words`, repeated if necessary, that `count` finds to be exactly `tokens` long. A shorter
+    word fills the gap if one word more is too long and one less is too short. Raise BenchError if no text fits."""
     fits, spills, tried = 0, 0, tokens  # numbers of words; spills is 0 until a number is found to be too long
     while not spills or spills - fits > 1:
         text = _joined(words, tried)

@@ -104,8 +104,7 @@ class Prompt:
 
     def as_text(self) -> str:
         """Return the text for a completions endpoint. Raise BenchError for several messages: joining them needs the
-        model's chat
-        template."""
+        model's chat template."""
         if len(self.messages) > 1:
             raise BenchError(
                 f"prompt {self.conversation} is a chat of {len(self.messages)} messages, and the endpoint takes text",

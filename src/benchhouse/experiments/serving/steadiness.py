@@ -63,10 +63,8 @@ class LatencyHistory:
         """Return at most 30 batches of equally many requests, at least 8 each; empty if there are fewer than 6.
 
         In a closed loop, each holds at least twice the requests that were in flight at a time: the wait of one request
-        for
-        another then stays within a batch, and batches are independent. In an open loop (`queued`), no batch is long
-        enough for
-        that, and tests use the similarity of neighbors.
+        for another then stays within a batch, and batches are independent. In an open loop (`queued`), no batch is long
+        enough for that, and tests use the similarity of neighbors.
         """
         rows = [(place, *self._bins[place]) for place in sorted(self._bins)]
         total = sum(row[1] for row in rows)
@@ -132,8 +130,7 @@ class Silence:
         waiting.
 
         Only successful requests count. Times are exact to 10 ms (less for windows of more than a quarter of an hour).
-        The time
-        before the very first output is excluded: it has to come from somewhere.
+        The time before the very first output is excluded: it has to come from somewhere.
         """
         end = round(window_s * 1e9) // self._width_ns
         first = min(self._sounds, default=0)
@@ -197,13 +194,10 @@ def drift(at_s: Sequence[float], means: Sequence[float], *, queued: bool, share:
     move.
 
     The change must be significant in the ranks of the batches (their values if they are few): the better of a slope and
-    a
-    step in the middle, against the noise. In an open loop, a queue makes neighboring batches alike, and a queue that
+    a step in the middle, against the noise. In an open loop, a queue makes neighboring batches alike, and a queue that
     wanders is not drift: the noise there counts by the number of independent batches that its autocorrelation leaves.
-    If
-    that is too few, which a change much smoother than the noise also causes, the steps must go one way, as those of a
-    queue
-    never do. A closed loop has no such queue.
+    If that is too few, which a change much smoother than the noise also causes, the steps must go one way, as those of
+    a queue never do. A closed loop has no such queue.
     """
     if len(means) < FEWEST_BATCHES:
         return None
@@ -225,10 +219,8 @@ def drift(at_s: Sequence[float], means: Sequence[float], *, queued: bool, share:
 
 def longest_silence(silences: Sequence[tuple[float, float]]) -> tuple[float, float, float] | None:
     """Return the longest silence, its start, and the longest to expect from the others; None if there are too few of
-    them.
-    Their upper tail is taken as exponential; the limit is that of the largest of equally many new draws, with an
-    estimated
-    mean."""
+    them. Their upper tail is taken as exponential; the limit is that of the largest of equally many new draws, with an
+    estimated mean."""
     if len(silences) <= _TAIL:
         return None
     (length_s, began_s), *others = sorted(silences, reverse=True)
@@ -242,8 +234,7 @@ def queue_growth(due: Sequence[int], ended: Sequence[int]) -> tuple[int, float] 
     """Return the growth of the queue until the end, in requests, and the share of due requests that ended; None if it
 
     settles. The rows are seconds. A queue that is just not overloaded wanders like a sum of independent steps, one for
-    each
-    arrival and departure: growth beyond four times the root of their number has a chance below ALPHA.
+    each arrival and departure: growth beyond four times the root of their number has a chance below ALPHA.
     """
     grown = list(accumulate(came - went for came, went in zip(due, ended, strict=True)))
     third = len(grown) // 3

@@ -18,8 +18,8 @@ class ServingTally:
     (the
 
     same in a closed loop). A failed request is excluded from every latency. Gaps are between events that brought
-    output: a
-    server may put several tokens into one, so token rates use the server's count, or that of `count_tokens` without it.
+    output: a server may put several tokens into one, so token rates use the server's count, or that of `count_tokens`
+    without it.
     """
 
     STREAMS = ("ttft", "ttft_sent", "itl", "tpot", "e2e", "e2e_sent", "jitter")
@@ -94,8 +94,7 @@ class ServingTally:
 
     def _gaps(self, between: "array[int]", changes: int, unsure: Sequence[int]) -> None:
         """Add gaps between events that may have come `unsure` earlier: such an event makes the gap after it longer, and
-        the gap
-        before it shorter."""
+        the gap before it shorter."""
         self.itl.extend_unsure(between, unsure[1:], unsure[:-1])
         if count := len(between) - 1:
             most = 4 * sum(unsure) // count  # each event is in two gaps, each gap in two changes

@@ -24,8 +24,7 @@ class Counters(NamedTuple):
 @dataclass(frozen=True)
 class Device:
     """The filesystem and block device of a folder. `name` and `number` are empty and None if there is no device, or it
-    is
-    unknown."""
+    is unknown."""
 
     filesystem: str
     name: str = ""

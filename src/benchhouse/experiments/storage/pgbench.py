@@ -150,8 +150,7 @@ def _note_client(run: PgbenchRun, job: PgbenchJob, book: LoadRecord) -> None:
 
 def transactions(workload: PostgresWorkload) -> dict[str, Work]:
     """Return the statements and effect of a transaction of each kind, by name. Raise BenchError for one that pgbench
-    can't
-    make. Every amount is 1, so that writes can be added up although pgbench draws the rows itself."""
+    can't make. Every amount is 1, so that writes can be added up although pgbench draws the rows itself."""
     lookup, update, record = StatementCall(LOOKUP, rows=1), StatementCall(UPDATE, rows=1), StatementCall(RECORD, rows=1)
     built_in: dict[str, tuple[list[StatementCall], Effect | None]] = {
         "lookup": ([lookup], None),
@@ -174,8 +173,7 @@ def transactions(workload: PostgresWorkload) -> dict[str, Work]:
 
 def scripts(workload: PostgresWorkload) -> tuple[PgbenchScript, ...]:
     """Return one script for each kind of transaction, in the order of the workload's weights. Raise BenchError if
-    pgbench
-    cannot express the workload."""
+    pgbench cannot express the workload."""
     _refuse_shape(workload)
     transactions(workload)
     made = []
@@ -235,8 +233,7 @@ def _text(commands: Sequence[Command]) -> str:
 
 def _of_own(kind: str, number: int, own: CustomSql, weight: int) -> PgbenchScript:
     """Return the script of a user's transaction. Its variables have the number of the script, because variables from
-    the
-    command line are the same in all scripts."""
+    the command line are the same in all scripts."""
     sets: list[Command] = []
     variables: dict[str, str] = {}
     names = {name: f"v{number}_{name}" for name in own.params}

@@ -131,8 +131,7 @@ def read_ranks(said: Mapping[int, Sequence[Mapping[str, Any]]], iterations: int,
     """Combine the lines of all ranks. Raise ValueError if the output of a rank is incomplete.
 
     If all ranks have one clock, a round took at least from its last beginning to its last end, and at most as long as
-    its
-    slowest rank; the difference is how far the barrier can have changed it.
+    its slowest rank; the difference is how far the barrier can have changed it.
     """
     abouts = [line for lines in said.values() for line in lines if line["collective"] == "about"]
     results = [line for lines in said.values() for line in lines if line["collective"] == "result"]

@@ -204,8 +204,7 @@ class Epoch:
 
     def window(self, workers: int) -> Sequence[Mapping[str, float]]:
         """Return whole rounds of batches without the first batch of each worker. All workers deliver at about the same
-        time, so
-        a window that cuts through a round would count samples without the time that they took."""
+        time, so a window that cuts through a round would count samples without the time that they took."""
         round_ = max(workers, 1)
         return self.batches[round_ : len(self.batches) // round_ * round_]
 

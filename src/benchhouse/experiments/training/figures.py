@@ -90,8 +90,7 @@ class Warmup:
 
 def find_warmup(times_s: Sequence[float], asked: int | None) -> Warmup:
     """Return the requested warmup. Without one, it is the first step plus the steps before a change point in the first
-    half
-    at which the time per step falls."""
+    half at which the time per step falls."""
     if asked is not None:
         return Warmup(min(asked, len(times_s)), "as asked")
     if len(times_s) < 2:
@@ -126,10 +125,8 @@ def straggler_of(steps: Sequence[WholeStep]) -> Straggler | None:
     steps.
 
     Own time is that of a step without `comm_s`; if a rank does not record it, the result is None. All steps, their
-    second
-    half, and their last quarter are searched, because a rank may become slow. The result is also None with fewer than
-    10
-    steps, or if the rank exceeds that bound in less than 90% of them: noise affects one rank now, then another.
+    second half, and their last quarter are searched, because a rank may become slow. The result is also None with fewer
+    than 10 steps, or if the rank exceeds that bound in less than 90% of them: noise affects one rank now, then another.
     """
     for begin in (0, len(steps) // 2, len(steps) * 3 // 4):
         part = steps[begin:]
@@ -175,8 +172,8 @@ def are_apart(steps: Sequence[WholeStep]) -> bool:
 
 
 def rate(steps: Sequence[WholeStep], name: str) -> float | None:
-    """Return the amount per second of all ranks, from the first beginning of these steps to the last end.
-    None if there are no steps, or if one of them does not record the amount."""
+    """Return the amount per second of all ranks, from the first beginning of these steps to the last end. None if there
+    are no steps, or if one of them does not record the amount."""
     amounts = [whole.total(name) for whole in steps]
     if not steps or any(amount is None for amount in amounts):
         return None

@@ -202,10 +202,8 @@ def run_training(
 
 class _Following:
     """Follows the processes that start ranks until all have ended. When one fails, ranks hang, or the timeout passes,
-    the
-    others get SIGTERM and are then killed. If ranks hang, or waited for one that hangs, all are first made to print
-    their
-    stacks."""
+    the others get SIGTERM and are then killed. If ranks hang, or waited for one that hangs, all are first made to print
+    their stacks."""
 
     def __init__(self, launch: Launch, launcher: Launcher, watcher: RankWatcher) -> None:
         self._launch, self._launcher, self._watcher = launch, launcher, watcher

@@ -33,8 +33,7 @@ def options(*, size: int, dtype: str, gpus: int, warmup: int, iterations: int) -
 
 def read(lines: Iterable[str], operation: Operation, ranks: int) -> OperationRounds:
     """Read the out-of-place row of the table (alltoall and sendrecv have no other). Raise ValueError if the lines hold
-    no
-    such table, or one with another number of ranks."""
+    no such table, or one with another number of ranks."""
     facts: dict[str, object] = {}
     rows: list[list[str]] = []
     wrong_column, out_of_bounds = False, None

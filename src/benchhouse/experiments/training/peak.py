@@ -95,8 +95,7 @@ class NotMeasured(Exception):  # noqa: N818 - an outcome
 
 def python_of(argv: Sequence[str], path: str) -> str | None:
     """Return the Python that a trainer runs under: the program itself, or the one next to `torchrun` or a similar
-    program.
-    None if there is none."""
+    program. None if there is none."""
     found = shutil.which(argv[0], path=path)
     if found is None or Path(found).name.startswith("python"):
         return found

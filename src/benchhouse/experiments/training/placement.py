@@ -43,8 +43,7 @@ def settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 def nccl_files(environment: Mapping[str, str], site: Path = Path("/etc/nccl.conf")) -> dict[str, dict[str, str]]:
     """Return the settings files that NCCL reads on this node. Its variables have priority over the user's file, and
-    this
-    over the site's."""
+    this over the site's."""
     own = environment.get("NCCL_CONF_FILE") or f"{environment.get('HOME', '')}/.nccl.conf"
     files = {}
     for path in (Path(own), site):

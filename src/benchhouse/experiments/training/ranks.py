@@ -23,8 +23,7 @@ METRICS = (
 
 def report_ranks(steps: Sequence[WholeStep], nodes: Mapping[int, str], ctx: Context) -> None:
     """Report times by rank; `nodes` maps ranks to nodes. With several nodes, also report each node (window `node:NAME`)
-    with
-    the time of its slowest rank."""
+    with the time of its slowest rank."""
     by_rank: dict[int, list[TrainingStep]] = {}
     for whole in steps:
         for step in whole.ranks:

@@ -56,9 +56,9 @@ def repeated_records(processes: Iterable[Emitted]) -> int:
 
 
 def _step(record: Mapping[str, Any], writer: Mapping[str, Any], before: float | None) -> TrainingStep | None:
-    """Return the step of a record; None if it has no number or no times.
-    It ends at `t_end`, otherwise when it was emitted minus the checkpoint in between. It begins at `t_start`, otherwise
-    `step_s` before its end, otherwise at the previous record: the first record of a process then has no time."""
+    """Return the step of a record; None if it has no number or no times. It ends at `t_end`, otherwise when it was
+    emitted minus the checkpoint in between. It begins at `t_start`, otherwise `step_s` before its end, otherwise at the
+    previous record: the first record of a process then has no time."""
     number, emitted_s = record.get("step"), _number(record.get("t"))
     if not isinstance(number, int) or isinstance(number, bool):
         return None

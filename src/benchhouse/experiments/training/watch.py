@@ -48,8 +48,7 @@ class ProgressWatch:
 
     def hangs(self) -> bool:
         """Return whether a rank that still runs hangs. A rank that never gave a sign does not count: in many programs
-        only the
-        first rank records its steps."""
+        only the first rank records its steps."""
         self._look()
         now_s, limit_s = time.monotonic(), self._limit_s()
         return any(signs.runs and signs.count and now_s - signs.last_s > limit_s for signs in self._signs.values())

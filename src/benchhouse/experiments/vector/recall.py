@@ -50,8 +50,7 @@ def load_truth(data: VectorDataset, workload: VectorWorkload, cache: Cache) -> I
 
 def check_given(data: VectorDataset, workload: VectorWorkload) -> None:
     """Raise BenchError if the given neighbors are wrong. Surprisingly often they are those of another distance, or of
-    other
-    vectors."""
+    other vectors."""
     assert data.truth is not None
     queries = data.queries[:_SAMPLE]
     exact = nearest(data.vectors, queries, workload.k, workload.distance)
@@ -85,8 +84,7 @@ def recall(
     answers: Ids, asked: Ids, truth: Ids, data: VectorDataset, workload: VectorWorkload, known: Ids | None = None
 ) -> Recall:
     """Return the recall of the answers to the queries with the numbers `asked`. Equally near vectors are equally right;
-    a
-    repeated id counts once. `known`: number of vectors, from the first, that were acknowledged at the time of each
+    a repeated id counts once. `known`: number of vectors, from the first, that were acknowledged at the time of each
     query."""
     best = truth[asked, : workload.k] if known is None else _of_the_known(asked, truth, known, data, workload)
     marks, there = limits(best, data, workload, asked)

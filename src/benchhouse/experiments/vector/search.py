@@ -192,8 +192,7 @@ def _answers(
     driver: VectorDriver, calls: "Calls", book: LoadRecord, workload: VectorWorkload
 ) -> "list[tuple[int, Any]]":
     """Return calls and their answers. After a short window, more calls are made for at most its length, and excluded
-    from
-    every latency."""
+    from every latency."""
     kept: list[tuple[int, Any]] = book.tally.kept()
     if workload.ingest_during:
         return kept

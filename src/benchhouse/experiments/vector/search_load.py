@@ -100,8 +100,7 @@ class AnswerTally(CallTally):
 
 class SampleTally(CallTally):
     """A tally that records a fair sample of all measured answers: while data are ingested, a query may get another
-    answer
-    later."""
+    answer later."""
 
     def __init__(self, slo: Slo | None = None) -> None:
         super().__init__(slo)
@@ -124,8 +123,7 @@ class SampleTally(CallTally):
 
 class BackgroundIngest:
     """Vectors ingested during the searches: batches at even steps from the end of the warm-up, in one thread, started
-    by the
-    first search. A batch that takes longer than its step delays the next ones."""
+    by the first search. A batch that takes longer than its step delays the next ones."""
 
     def __init__(
         self, ingest: Callable[[int, int], None], edges: Sequence[int], warmup_s: float, window_s: float

@@ -1,8 +1,7 @@
 """Exact nearest neighbors: a search in float32 proposes candidates; float64 ranks them and proves that none is missing.
 
 FAISS does the search if it is installed, otherwise NumPy. Both give the same neighbors; NumPy takes up to two and a
-half
-times the CPU.
+half times the CPU.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,8 +18,8 @@ Ids = NDArray[int64]
 Rows = NDArray[float32]
 Scan = Callable[[Rows, Rows, int, bool], tuple[Rows, Ids]]
 """A function of queries, vectors, a number, and whether to rank by inner product instead of squared distance. It
-returns
-that many vectors with the least costs for each query, in any order. The cost of an inner product is its negative."""
+returns that many vectors with the least costs for each query, in any order. The cost of an inner product is its
+negative."""
 
 _SPARE, _WIDER = 32, 8  # candidates beyond k at first; factor for a second try if they prove too few
 _BLOCK_VALUES = 2**24  # of float32 vectors at a time
@@ -34,8 +33,7 @@ def nearest(
     """Return the ids of the k nearest of each query, nearest first; of two equally near ones, the lower id comes first.
 
     Only the ids in `among`, ascending, count. The id is -1 if there are fewer than k. Memory does not grow with the
-    number
-    of vectors, which may be mapped from a file. `scan` proposes the candidates; it does not change the result.
+    number of vectors, which may be mapped from a file. `scan` proposes the candidates; it does not change the result.
     """
     ids = numpy.arange(len(vectors)) if among is None else among
     result = numpy.full((len(queries), k), -1, dtype=numpy.int64)
@@ -118,8 +116,7 @@ class _NeighborSearch:
 
     def rank(self, queries: Rows, depth: int, width: int) -> tuple[Ids, NDArray[bool_]]:
         """Return the nearest among `width` candidates of each query, and whether they are proven: the furthest is
-        nearer than
-        any vector outside of the candidates can be, however float32 has rounded its cost."""
+        nearer than any vector outside of the candidates can be, however float32 has rounded its cost."""
         candidates, beyond = self._candidates(queries, width)
         exact = costs(candidates, self.vectors, queries, self.distance)
         order = numpy.lexsort((candidates, exact), axis=1)[:, :depth]

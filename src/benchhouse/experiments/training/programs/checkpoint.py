@@ -109,8 +109,7 @@ def digest(state: dict[str, Any]) -> str:
 
 def save(state: dict[str, Any], where: str, places: Checkpoints, mode: str) -> dict[str, Any]:
     """Save the state while training continues. Return the times of this rank: when training may continue, and when all
-    is
-    written."""
+    is written."""
     distributed.barrier()
     expected = digest(state)
     distributed.barrier()
@@ -150,8 +149,7 @@ def fetched_bytes() -> "int | None":
 
 def attempt(what: str, call: Callable[[], Result], probe: Callable[[], object] = int) -> Result:
     """Return the result of `call`, or end this rank with the cause of its failure. torch reports of a failed write only
-    that
-    some position is not the expected one: if `probe` fails too, its error is the cause."""
+    that some position is not the expected one: if `probe` fails too, its error is the cause."""
     try:
         return call()
     except (Exception, dcp.CheckpointException) as error:  # noqa: BLE001 - whatever a storage raises

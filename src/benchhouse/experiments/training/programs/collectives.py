@@ -1,9 +1,8 @@
 """One rank of `training.collectives`: repeat one operation, and print when each round began and ended.
 
 It is started with the variables of a rank (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, ...). It prints lines of JSON that
-begin
-with `{"collective": ...`: versions and device, and after the last round the rounds, the bytes, and the number of wrong
-elements.
+begin with `{"collective": ...`: versions and device, and after the last round the rounds, the bytes, and the number of
+wrong elements.
 """
 
 import argparse
