@@ -113,7 +113,7 @@ class PrintedValues:
         self._search.close()
 
     def _members(self, objects: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
-        """Return the numeric members of one execution's JSON objects; the others become facts, of the last execution
+        """Return the numbers of one execution's JSON objects; other members become facts, of the last execution
         only."""
         members: dict[str, list[float]] = {}
         self.facts = {}
@@ -182,8 +182,7 @@ def _json_objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _without_thousands(text: str) -> str:
-    """Remove thousands separators: `1,234.5` becomes 1234.5. A decimal comma (`3,5`) stays, and is then not a
-    number."""
+    """Remove thousands separators: `1,234.5` becomes 1234.5. A decimal comma (`3,5`) stays and is not a number."""
     return text.replace(",", "") if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", text) else text
 
 

@@ -23,8 +23,7 @@ _DETACH = 'exec 5<&0; { read _ <&4 && exec "$@" 3>&- 4<&- 5<&-; } <&5 & echo $! 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSpec:
-    """A program to start: resolved path, arguments, environment, and targets of its streams (`posix_spawn` file
-    actions)."""
+    """A program to start: path, arguments, environment, and targets of its streams (`posix_spawn` file actions)."""
 
     path: str
     argv: list[str]

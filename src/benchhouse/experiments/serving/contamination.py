@@ -44,8 +44,7 @@ def find(
     prompts: PromptFacts = PromptFacts(),  # noqa: B008 - frozen
     cached_share: float | None = None,
 ) -> Iterator[Finding]:
-    """Yield the name and evidence of each contamination; `cached_share` is the cached part of the input by the server's
-    metrics."""
+    """Yield the name and evidence of each contamination; `cached_share` is that of the input by server metrics."""
     yield from _inputs(tally, prompts, cached_share or 0.0)
     yield from _outputs(tally, prompts.output_asked)
     yield from _failures(book)
@@ -95,8 +94,7 @@ def _outputs(tally: ServingTally, asked_output: bool) -> Iterator[Finding]:
 
 
 def _failures(book: LoadRecord) -> Iterator[Finding]:
-    """Check facts of failures. Timeouts are separate: they are the slowest requests, so without them the tail looks
-    short."""
+    """Check facts of failures. Timeouts are separate: without these slowest requests, the tail looks short."""
     total, late = book.failed + book.succeeded, book.errors["timeout"]
     if late:
         unanswered = f"{late} of {total} requests had no complete answer in time ({book.details.get('timeout', '')})"
@@ -109,8 +107,7 @@ def _failures(book: LoadRecord) -> Iterator[Finding]:
 
 
 def _stall(tally: ServingTally, book: LoadRecord, shape: Shape) -> Iterator[Finding]:
-    """Find a silence that neither chance nor a pause of the load process explains; error bounds of times cover such
-    pauses."""
+    """Find a silence that neither chance nor a pause of the load process (within error bounds) explains."""
     silence = longest_silence(tally.silence.gaps(book.window_s))
     if silence is None:
         return
@@ -124,13 +121,11 @@ def _stall(tally: ServingTally, book: LoadRecord, shape: Shape) -> Iterator[Find
 
 
 def _course(tally: ServingTally, book: LoadRecord, shape: Shape) -> Iterator[Finding]:
-    """Find departures from a steady state: cold start, a growing queue, or drift, which is not checked under
-    overload."""
+    """Find departures from a steady state: cold start, a growing queue, or drift (not under overload)."""
     batches = tally.history.batches(book.window_s, queued=shape.open_loop)
 
     def look(test: Callable[..., LatencyShift | None], **limit: float) -> tuple[str, LatencyShift] | None:
-        """Return the first latency that changed, of time to first token and end to end; without streaming there is only
-        one."""
+        """Return the first latency that changed, to first token or end to end; only one without streaming."""
         for name, column in (("ttft", 1), ("e2e", 2)) if tally.ttft.histogram.n else (("latency", 2),):
             at, means = [batch.at_s for batch in batches], [batch[column] for batch in batches]
             if change := test(at, means, queued=shape.open_loop, **limit):
@@ -152,8 +147,7 @@ def _course(tally: ServingTally, book: LoadRecord, shape: Shape) -> Iterator[Fin
 
 
 def _overload(tally: ServingTally, book: LoadRecord, shape: Shape) -> str | None:
-    """Describe the overload of an open loop: requests pile up, and each waits longer than the previous one. None
-    otherwise."""
+    """Describe an overload of an open loop: requests pile up, and each waits longer. None if there is none."""
     if not shape.open_loop:
         return None
     rows = [book.seconds[second] for second in sorted(book.seconds)]

@@ -123,8 +123,7 @@ def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[S
 
 
 def _surveys(urls: Sequence[str], make: Callable[[str], Any], drivers: dict[str, Any]) -> dict[str, Survey]:
-    """Return the state of each replica before the load, and add its driver. Raise NoServer only if none can be
-    reached."""
+    """Return the state of each replica before the load, and add its driver. Raise NoServer if all are unreachable."""
     surveys: dict[str, Survey] = {}
     for url in urls:
         try:

@@ -238,8 +238,7 @@ def _joined(words: Sequence[str], number: int) -> str:
 
 
 def load_tokenizer(path: Path) -> TokenCount:
-    """Return a function that counts the tokens of a text with a `tokenizer.json` (or its folder), without special
-    tokens."""
+    """Return a function that counts tokens with a `tokenizer.json` (or its folder), without special tokens."""
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
         raise BenchError(f"the tokenizer {file} does not exist", hint="give the path of a model's tokenizer.json")

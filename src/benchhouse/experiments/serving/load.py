@@ -73,8 +73,7 @@ class ServerMetrics:
         return self._grown(f"{_QUEUE}_sum") / count * 1000 if count > 0 else None
 
     def cached_share(self) -> float | None:
-        """Return the share of the input that the server found in its prefix cache; None if the server does not count
-        it."""
+        """Return the share of the input that was in the prefix cache; None if the server does not count it."""
         queries = self._grown("prefix_cache_queries_total")
         return self._grown("prefix_cache_hits_total") / queries if queries > 0 else None
 

@@ -51,8 +51,7 @@ class SyntheticPrompts(_Made):
 
 
 class DatasetPrompts(Model):
-    """Prompts of a file, in its order; with a length, each is continued with the text of the following ones,
-    and cut."""
+    """Prompts of a file, in its order; with a length, each is extended with the text of the following ones and cut."""
 
     kind: Literal["dataset"] = "dataset"
     file: InputPath = Field(min_length=1, description="JSON lines, CSV with a column `prompt`, or a prompt a line.")
@@ -88,8 +87,7 @@ PromptSpec = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The content of one request: `text`, or `messages` if it is already a chat. A length of None means: not
-    requested."""
+    """Content of one request: `text`, or `messages` if it is already a chat. A length of None is not requested."""
 
     text: str | None = None
     messages: tuple[Message, ...] = ()
@@ -149,8 +147,7 @@ class PromptSet:
         return len(self._conversations)
 
     def conversation(self, number: int) -> tuple[Prompt, ...]:
-        """Return the turns of the n-th conversation, which repeat from the first; all turns but the first need
-        `Prompt.after`."""
+        """Return the turns of the n-th conversation, modulo their number; all but the first need `Prompt.after`."""
         return self._conversations[number % len(self._conversations)]
 
     @cached_property
@@ -225,8 +222,7 @@ def _of_file(spec: DatasetPrompts, data: PromptDataset, seed: int) -> Iterator[t
 def _pool(
     made: Iterator[tuple[Prompt, ...]], distinct: int | None, requests: int | None
 ) -> Iterator[tuple[Prompt, ...]]:
-    """Yield the number of conversations that are to be distinct, or enough for the requests, within the memory
-    limit."""
+    """Yield the number of distinct conversations, or enough for the requests, within the memory limit."""
     wanted = min(requests or MAX_DEFAULT_PROMPTS, MAX_DEFAULT_PROMPTS)
     prompts = size = 0
     for number, turns in enumerate(islice(made, distinct), 1):

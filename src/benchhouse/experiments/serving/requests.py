@@ -146,8 +146,7 @@ class Conversations:
 
 
 def _expected(workload: ServingWorkload) -> int:
-    """Return the number of requests that will be sent, including warm-up; a guess if it depends on the server's
-    speed."""
+    """Return the number of requests to send, including warm-up; a guess if it depends on the server's speed."""
     requested = workload.requests or 0
     if requested and not workload.warmup and not workload.cooldown:
         return requested

@@ -150,8 +150,7 @@ class Silence:
         self._waits[place] = self._waits.get(place, 0) + count
 
     def _widen(self) -> None:
-        """Double the width. A narrower Silence that is merged later still fits: widths are powers of two of
-        each other."""
+        """Double the width. A narrower Silence still merges later: widths are powers of two of each other."""
         self._width_ns *= 2
         self._sounds = {place // 2 for place in self._sounds}
         waits, self._waits = self._waits, {}
@@ -244,8 +243,7 @@ def queue_growth(due: Sequence[int], ended: Sequence[int]) -> tuple[int, float] 
 
 
 def _fit(shape: Sequence[float], means: Sequence[float]) -> tuple[list[float], list[float], float]:
-    """Fit a constant and `shape` by least squares. Return the fitted values, the shape around its mean, and its
-    slope."""
+    """Fit a constant and `shape` by least squares. Return the fitted values, the centered shape, and its slope."""
     middle, level = sum(shape) / len(shape), sum(means) / len(means)
     centred = [x - middle for x in shape]
     slope = sum(x * y for x, y in zip(centred, means, strict=True)) / sum(x * x for x in centred)
@@ -253,8 +251,7 @@ def _fit(shape: Sequence[float], means: Sequence[float]) -> tuple[list[float], l
 
 
 def _one_way(means: Sequence[float]) -> bool:
-    """Return whether hardly a step goes back: true for four of 18,000 simulated queues at 0.9 to 1.0 of their
-    capacity."""
+    """Return whether hardly a step goes back, as in four of 18,000 simulated queues at 0.9 to 1.0 of capacity."""
     if len(means) < _FEWEST_STEPS:
         return False
     rising = sum(after > before for before, after in pairwise(means))

@@ -59,8 +59,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def new_name(trial_id: str) -> str:
-    """Return a file name with its owner, because a trial that was killed cannot remove its file; unique across
-    machines."""
+    """Return a file name with its owner, because a killed trial cannot remove its file; unique across machines."""
     return f"benchhouse-{boot()}-{identity()}-{trial_id}.dat"
 
 

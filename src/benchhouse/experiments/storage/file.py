@@ -147,8 +147,7 @@ def _cache_doubts(job: FileJob, moved: MovedBytes, by_device: Counters | None, c
 
 
 def _client_doubts(job: FileJob, moved: MovedBytes) -> Iterator[Doubt]:
-    """Yield client limits: invalid if a device was to be measured; with the cache, the numbers are of the client
-    anyway."""
+    """Yield client limits: invalid if a device was to be measured; with the cache, numbers are the client's anyway."""
     user = moved.user_s / max(moved.seconds, 1e-9) / job.processes
     if moved.busiest > MOST_IOPS or (user > MOST_USER and moved.seconds >= SHORTEST_SHARE_S):
         busy = f"a process made {moved.busiest:,.0f} operations a second and spent {user:.0%} of a core in Python"
@@ -299,8 +298,7 @@ def _takes_direct(path: Path, ctx: Context) -> bool:
 
 
 def _prepare(job: FileJob, workload: FileWorkload, life: FileLife, ctx: Context) -> None:
-    """Prepare the file: only a sequential write begins with an empty one. Reads need content; random writes overwrite
-    it."""
+    """Prepare the file. Only a sequential write begins with an empty one: reads and random writes need content."""
     if job.pattern == "write" and not workload.precondition:
         return
     life.fill(job)

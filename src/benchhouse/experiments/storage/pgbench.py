@@ -1,5 +1,4 @@
-"""A load that pgbench offers: its scripts, its run, and its log as a load record. Loads it can't express are
-refused."""
+"""A load that pgbench offers: its scripts, its run, and its log as a load record. Other loads are refused."""
 
 import math
 import re
@@ -98,8 +97,7 @@ def offer(driver: PgbenchDriver, job: PgbenchJob, workload: PostgresWorkload, re
 
 
 def _settle(run: PgbenchRun, works: Sequence[Work], workload: PostgresWorkload, book: LoadRecord) -> None:
-    """Record the transactions in pieces: by column if a whole piece succeeded inside the window, otherwise one
-    by one."""
+    """Record the transactions in pieces: by column if a whole piece succeeded in the window, otherwise one by one."""
     timeout_ns = round(workload.timeout * _SECOND_NS)
     last: dict[int, Call] = {}  # by connection
     columns = [column.tolist() for column in (run.client, run.script, run.due_ns, run.sent_ns, run.ended_ns)]
@@ -127,8 +125,7 @@ def _settle(run: PgbenchRun, works: Sequence[Work], workload: PostgresWorkload, 
 
 
 def _note_client(run: PgbenchRun, job: PgbenchJob, book: LoadRecord) -> None:
-    """Record facts for the certificate: CPU time of the client, connections, and transactions that were due but never
-    sent."""
+    """Record facts for the certificate: CPU time of the client, connections, and transactions never sent."""
     import numpy
 
     sent, ended = numpy.sort(run.sent_ns), numpy.sort(run.ended_ns)

@@ -178,8 +178,7 @@ def _tables(session: Administrator, workload: PostgresWorkload, ctx: Context) ->
 
 
 def _driver(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -> Any:
-    """Return the class of a call driver, or the program pgbench. Refuse an impossible workload before anything is
-    started."""
+    """Return the class of a call driver, or the program pgbench. Refuse impossible workloads before any start."""
     kind = ctx.driver(target.driver)
     transport = getattr(kind, "transport", "")
     with _named(ctx, "the load"):

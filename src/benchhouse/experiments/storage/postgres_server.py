@@ -50,8 +50,7 @@ class ServerWatch:
         self._thread.join()
 
     def between(self, start_ns: int, end_ns: int) -> dict[str, float]:
-        """Return means over that time, without numbers that could not be observed; empty with fewer than two
-        snapshots."""
+        """Return means over that time, without unobserved numbers; empty with fewer than two snapshots."""
         inside = [look for look in self._looks if start_ns <= look.at_ns <= end_ns]
         if len(inside) < 2:
             return {}

@@ -60,8 +60,7 @@ class AccountTables:
             raise
 
     def load(self, rows: int, seed: int) -> float:
-        """Make and fill the tables. Return the seconds that the rows took. Raise CallFailed if the rows are not all
-        there."""
+        """Make and fill the tables. Return the seconds that the rows took. Raise CallFailed if rows are missing."""
         place = f'"{self.schema}"'
         self._session.query(
             f"CREATE TABLE {place}.accounts (id integer PRIMARY KEY, balance bigint NOT NULL, "

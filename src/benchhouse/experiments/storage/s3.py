@@ -67,8 +67,7 @@ def prepare(
     where: str,
     servers: EndpointServers,
 ) -> bool:
-    """Write the objects. Return whether the server's ETag of an object is the MD5 of its content, as on most
-    servers."""
+    """Write the objects. Return whether the server's ETags are the MD5 of contents, as on most servers."""
     source = S3Writes(driver, objects, ctx.seed)
     shape = Shape(concurrency=min(_IN_FLIGHT, len(objects)), requests=len(objects), warmup=0, timeout=timeout_s)
     book = offer(lambda: driver, source, shape, CallTally, ctx, where=where, servers=servers)

@@ -91,8 +91,7 @@ def _remove(bucket: S3Bucket, places: Places, made: bool, ctx: Context) -> None:
 
 @contextmanager
 def ends_in_order() -> Iterator[None]:
-    """Turn SIGTERM (a time limit, a cancelled run) into an error that passes through `finally`, so that objects are
-    removed."""
+    """Turn SIGTERM (a time limit, a cancelled run) into an error, so that `finally` blocks remove the objects."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -76,8 +76,7 @@ class RequestMix(NamedTuple):
 
 
 class ObjectRequests:
-    """The source of a load. Contents of written objects repeat in order, so the number in a key identifies its
-    content."""
+    """The source of a load. Contents of written objects repeat in order, so the number in a key identifies them."""
 
     def __init__(
         self, driver: Any, prepared: PreparedBucket, mix: RequestMix, *, processes: int = 1, seed: int = 0

@@ -119,8 +119,7 @@ def checkpoint(target: CheckpointTarget, workload: CheckpointWorkload, ctx: Cont
 def _placed(
     target: CheckpointTarget, workload: CheckpointWorkload, ctx: Context
 ) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Prepare the place of checkpoints and yield it with the environment that a program needs; remove both
-    afterwards."""
+    """Yield the place of checkpoints and the environment that a program needs there; remove both afterwards."""
     if target.existing:
         if not (Path(target.existing) / ".metadata").is_file():
             what = f"target.existing {target.existing!r} has no .metadata"

@@ -41,8 +41,7 @@ def meets_target(steps: Sequence[WholeStep], target: float) -> Target:
 
 
 def loss_digest(steps: Iterable[WholeStep]) -> str | None:
-    """Return the SHA-256 of step number, rank, and exact bits of each loss, in this order; None if no step has
-    a loss."""
+    """Return the SHA-256 of step number, rank, and exact bits of each loss, in this order; None without a loss."""
     digest, some = hashlib.sha256(), False
     for step in steps:
         for rank in sorted(step.ranks, key=lambda each: each.rank):

@@ -113,8 +113,7 @@ def _python(place: RankPlacement) -> str:
 
 
 def report_spending(steps: Sequence[WholeStep], price_per_hour: float | None, ctx: Context) -> None:
-    """Report memory, energy, and cost; each only if it is known, and per token only if the number of tokens is
-    known."""
+    """Report memory, energy, and cost, each only if it is known, and per token only if tokens are recorded."""
     held = [rank.amounts["memory_bytes"] for step in steps for rank in step.ranks if "memory_bytes" in rank.amounts]
     if held:
         ctx.emit("memory_mb", max(held) / 1e6)

@@ -64,7 +64,7 @@ class ModelFlops(Model):
         return weights + attention / (2 if self.causal else 1)
 
     def recomputed(self, model: float, tokens: float | None) -> float | None:
-        """Return the recomputed FLOPs per second for a model's FLOPs per second and its tokens per second; None if
+        """Return the recomputed FLOPs per second, from those of the model and its tokens per second; None if
         unknown."""
         if self.recompute == "none":
             return 0.0

@@ -28,8 +28,7 @@ def check_inside(ranks: RankSettings, ctx: Context) -> None:
 
 
 def run_inside(function: str, launch: Launch, ctx: Context) -> Training:
-    """Call the function as `RANK` 0 of 1. Its output goes to the log of the trial; its records are those that
-    it emits."""
+    """Call the function as `RANK` 0 of 1. Its output goes to the trial's log; its records are those it emits."""
     module, _, name = function.partition(":")
     try:
         call = getattr(import_module(module), name)

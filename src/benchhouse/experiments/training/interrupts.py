@@ -1,5 +1,4 @@
-"""Interrupts of a training and their cost: reported as metrics, metadata, and warnings, or as the failure of
-the trial."""
+"""Interrupts of a training and their cost, as metrics, metadata, and warnings, or as the trial's failure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -65,8 +64,7 @@ def _noticed_s(ranks: Sequence[RankProcess]) -> float | None:
 
 
 def tell_failure(faults: Sequence[ReportedFault], training: Training, ctx: Context) -> None:
-    """Fail the trial with the fault that ended the last attempt. If a rank only hung at exit, warn: it has trained
-    before."""
+    """Fail the trial with the fault that ended the last attempt; only warn of a rank that hung at exit."""
     here = node_of_rank()
     for ranks in training.attempts[:-1]:  # ranks of this node share a cgroup: the last one to end has seen all kills
         ctx.overcame_oom_kills(max((rank.facts.get("oom_kills", 0) for rank in ranks if rank.node == here), default=0))

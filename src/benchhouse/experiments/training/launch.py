@@ -74,8 +74,7 @@ class RankProcess:
             self._read_bytes[self.log] = log.tell()
 
     def end(self) -> None:
-        """Finish the last line. A rank without an exit code was killed together with `rank.py`, by us or with
-        its node."""
+        """Finish the last line. A rank without an exit code was killed with `rank.py`, by us or with its node."""
         self.take(b"", self.ended_s or 0.0)
         self.exit_code = -signal.SIGKILL if self.exit_code is None else self.exit_code
 

@@ -156,8 +156,7 @@ class Torchrun:
         ]
 
     def _of_node(self, launch: Launch, node: str) -> list[str]:
-        """Set the address: by default the agent uses the host name, which the others or the host itself may not
-        resolve."""
+        """Set the address: the default is the host name, which the others or the host itself may not resolve."""
         if node not in launch.addresses:
             return []
         is_host = str(node == launch.nodes[0]).lower()
@@ -183,8 +182,7 @@ class Srun:
 
 
 def _meeting(launch: Launch, attempt: int, port: int) -> dict[str, str]:
-    """Return the variables of an attempt. Each has its own port: the store of the attempt before is gone with its
-    content."""
+    """Return the variables of an attempt. Each has its own port, because the previous store has ended."""
     return {"MASTER_ADDR": launch.master, "MASTER_PORT": str(port), "TORCHELASTIC_RESTART_COUNT": str(attempt)}
 
 

@@ -72,8 +72,7 @@ def read(lines: Iterable[str], operation: Operation, ranks: int) -> OperationRou
 
 
 def _row(words: Sequence[str]) -> tuple[int, float, float, int | None]:
-    """Return bytes, seconds, bus bandwidth, and wrong elements: the last eight columns are four out of place, four in
-    place."""
+    """Return bytes, seconds, bus bandwidth, and wrong elements. The last eight columns: 4 out of place, 4 in place."""
     time_us, _, busbw, wrong = words[-8:-4]
     try:
         seconds = float(time_us) / 1e6

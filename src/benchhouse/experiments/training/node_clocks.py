@@ -24,8 +24,7 @@ _TIMES = ("t", "t_start", "t_end")  # of a record
 
 
 class NodeClocks:
-    """Clocks of the other nodes: `with NodeClocks(launch) as clocks:` around a training; a process on each node
-    answers."""
+    """Clocks of the other nodes, each answered by a process there: `with NodeClocks(launch) as clocks:`."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch

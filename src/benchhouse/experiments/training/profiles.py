@@ -1,5 +1,4 @@
-"""Steps under torch.profiler: their traces are stored as evidence, their overhead is recorded, and no metric
-has them."""
+"""Steps under torch.profiler: traces are evidence, overhead is recorded, and no metric includes these steps."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -56,8 +55,7 @@ class ProfileFolder:
 
     @cached_property
     def traces(self) -> dict[Path, Emitted | None]:
-        """The steps of each trace, as if they had been emitted; None for one that is unreadable. Read after the ranks
-        have ended."""
+        """The steps of each trace as if emitted; None if unreadable. To be read after the ranks have ended."""
         return {path: read_trace(path) for path in sorted(self._path.glob(TRACES))}
 
     @property
@@ -77,8 +75,7 @@ def touched(step: WholeStep, times: Spans) -> bool:
 
 
 def longest_untouched(steps: Sequence[WholeStep], times: Spans) -> Sequence[WholeStep]:
-    """Return the longest sequence of steps without a profiler in any rank: one, so that rates and energy share one
-    time."""
+    """Return the longest sequence of steps without a profiler in any rank, so that rates and energy share one time."""
     best: Sequence[WholeStep] = []
     begin = 0
     for at, step in enumerate([*steps, None]):

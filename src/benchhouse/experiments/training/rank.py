@@ -88,8 +88,7 @@ def _empty_folder(folder: Path, name: str) -> Path:
 
 
 def _variables(order: dict[str, Any]) -> None:
-    """Set the variables of torch if srun started this process; otherwise remove those of a Slurm task. Add those of the
-    rank."""
+    """Set the variables of torch if srun started this process, otherwise remove Slurm's; add those of the rank."""
     if "RANK" not in os.environ and "SLURM_PROCID" in os.environ:
         for name, slurm in _SLURM.items():
             os.environ[name] = os.environ[slurm]
@@ -138,8 +137,7 @@ def node_of_rank() -> str:
 
 
 class _Question:
-    """Finds out where the command hangs: aborts it, upon which Python prints its stacks, and kills it if it does not
-    end."""
+    """Finds where the command hangs: aborts it, upon which Python prints its stacks, then kills it if needed."""
 
     def __init__(self, path: Path, pid: int, write: Callable[..., None]) -> None:
         self._path, self._pid, self._write = path, pid, write

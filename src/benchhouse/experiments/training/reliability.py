@@ -134,8 +134,7 @@ def _covered(intervals: Iterable[Interval], window: Interval) -> float:
 
 
 def interrupt_interval(total_s: float, interrupts: int) -> tuple[float, float]:
-    """Return the 95% interval of the mean time to an interrupt, if interrupts are independent and occur at a constant
-    rate."""
+    """Return the 95% interval of the mean time to an interrupt, if interrupts are independent at a constant rate."""
     tail = (1.0 - _SURE) / (2 if interrupts else 1)
     most = _solve(lambda mean: _at_most(interrupts, mean) - tail)
     least = _solve(lambda mean: tail - (1.0 - _at_most(interrupts - 1, mean))) if interrupts else 0.0

@@ -52,8 +52,7 @@ def read_stack(lines: Iterable[str]) -> list[Frame]:
 
 
 def odd_one(stacks: Mapping[int, Sequence[Frame]]) -> int | None:
-    """Return the only rank, of three or more, whose innermost call differs from that of all the others;
-    otherwise None."""
+    """Return the only rank, of three or more, whose innermost call differs from that of all others, or None."""
     places = {rank: stack[0] for rank, stack in stacks.items()}
     for rank, place in places.items():
         others = {other for number, other in places.items() if number != rank}

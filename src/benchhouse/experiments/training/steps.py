@@ -19,8 +19,7 @@ class TrainingStep:
     begin_s: float
     end_s: float
     amounts: Mapping[str, float]
-    """Numbers by their names in the record: tokens, samples, loss, data_s, comm_s, checkpoint_s, cpu_s, memory_bytes,
-    ..."""
+    """Numbers by name in the record: tokens, samples, loss, data_s, comm_s, checkpoint_s, cpu_s, memory_bytes, ..."""
 
     @property
     def took_s(self) -> float:

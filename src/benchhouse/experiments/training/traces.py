@@ -24,8 +24,7 @@ Spans = list[tuple[float, float]]
 
 
 def read_trace(path: Path) -> Emitted | None:
-    """Return the steps as records, as if they had been emitted; None if the trace has none, is truncated, or is too
-    large."""
+    """Return the steps as if emitted; None if the trace has none, is truncated, or is too large."""
     try:
         with gzip.open(path) as file:
             text = file.read(_MOST_BYTES + 1)

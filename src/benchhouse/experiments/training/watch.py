@@ -95,7 +95,7 @@ class ProgressWatch:
             number = int(name) if name.isdigit() else 0
             if lines and path not in self._attempts:
                 self._attempts[path] = _attempt_of(lines[0])
-            # The last records of an attempt may be read after the next one has begun and before its first step.
+            # The last records of an attempt may be read after the start of the next one, before its first step.
             if lines and number in self._signs and self._attempts[path] in (None, self._signs[number].attempt):
                 self._take(number, lines)
 

@@ -61,8 +61,7 @@ class Synthetic(Model):
 
 
 class VectorFile(Model):
-    """A user's vectors: .npy, .npz, .parquet, .hdf5, .fvecs, .bvecs; queries and neighbors from the same or another
-    file."""
+    """A user's vectors (.npy, .npz, .parquet, .hdf5, .fvecs, .bvecs), with queries and neighbors in it or elsewhere."""
 
     standard: ClassVar[int | None] = None
     kind: Literal["file"] = Field("file", description="Own vectors.")

@@ -40,8 +40,7 @@ def queries(path: Path) -> "NDArray[float32] | None":
 
 
 def neighbours(path: Path, *, own: bool) -> "NDArray[int64] | None":
-    """Return the ids of the nearest from a separate file, or from the file of vectors itself (`own`); None if that has
-    none."""
+    """Return the ids of the nearest from their own file, or from that of the vectors (`own`); None if it has none."""
     ids = _read(path, _TRUTH, only=not own)
     if ids is None and not own:
         raise BenchError(f"{path} has {_names(path)}; expected one of {', '.join(_TRUTH)}")

@@ -28,8 +28,7 @@ def labels(vectors: int) -> Ids:
 
 
 def load_truth(data: VectorDataset, workload: VectorWorkload, cache: Cache) -> Ids:
-    """Return the ids of at least the k nearest of each query, best first, -1 if there are fewer; computed once, then
-    cached."""
+    """Return ids of at least the k nearest of each query, best first, -1 if there are fewer; computed once."""
     if data.truth is not None and workload.below is None and data.truth.shape[1] >= workload.k:
         check_given(data, workload)
         return data.truth
@@ -49,8 +48,7 @@ def load_truth(data: VectorDataset, workload: VectorWorkload, cache: Cache) -> I
 
 
 def check_given(data: VectorDataset, workload: VectorWorkload) -> None:
-    """Raise BenchError if the given neighbors are wrong. Surprisingly often they are those of another distance, or of
-    other vectors."""
+    """Raise BenchError if the given neighbors are wrong: often they are those of another distance or data set."""
     assert data.truth is not None
     queries = data.queries[:_SAMPLE]
     exact = nearest(data.vectors, queries, workload.k, workload.distance)
@@ -108,8 +106,7 @@ def limits(
 
 
 def score(answers: Ids, asked: Ids | slice, marks: NDArray[float64], data: VectorDataset, distance: Distance) -> Ids:
-    """Count the different answers of each query that are as near as its mark, or nearly so, because engines use
-    float32."""
+    """Count the different answers of each query that are as near as its mark, within the error of float32."""
     ordered = numpy.sort(answers, axis=1)
     fresh: NDArray[bool_] = numpy.ones(ordered.shape, dtype=bool)
     fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
@@ -120,8 +117,7 @@ def score(answers: Ids, asked: Ids | slice, marks: NDArray[float64], data: Vecto
 
 
 def _of_the_known(asked: Ids, truth: Ids, known: Ids, data: VectorDataset, workload: VectorWorkload) -> Ids:
-    """Return the k nearest among the first `known` vectors: from the whole truth, or computed exactly if these are too
-    few."""
+    """Return the k nearest among the first `known` vectors: from the truth, or computed exactly if it has too few."""
     best = numpy.full((len(asked), workload.k), -1, dtype=numpy.int64)
     for row, (query, count) in enumerate(zip(asked.tolist(), known.tolist(), strict=True)):
         ids = truth[query]

@@ -191,8 +191,7 @@ def _measure(
 def _answers(
     driver: VectorDriver, calls: "Calls", book: LoadRecord, workload: VectorWorkload
 ) -> "list[tuple[int, Any]]":
-    """Return calls and their answers. After a short window, more calls are made for at most its length, and excluded
-    from every latency."""
+    """Return calls and their answers, with further calls after a short window, which are excluded from latency."""
     kept: list[tuple[int, Any]] = book.tally.kept()
     if workload.ingest_during:
         return kept

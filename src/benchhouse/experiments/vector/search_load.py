@@ -99,8 +99,7 @@ class AnswerTally(CallTally):
 
 
 class SampleTally(CallTally):
-    """A tally that records a fair sample of all measured answers: while data are ingested, a query may get another
-    answer later."""
+    """A tally with a fair sample of all measured answers: during ingest, a query may get another answer later."""
 
     def __init__(self, slo: Slo | None = None) -> None:
         super().__init__(slo)
@@ -128,8 +127,7 @@ class BackgroundIngest:
     def __init__(
         self, ingest: Callable[[int, int], None], edges: Sequence[int], warmup_s: float, window_s: float
     ) -> None:
-        """`ingest(a, b)` ingests the vectors from a to b, for all neighboring edges; those before the first already
-        are."""
+        """`ingest(a, b)` ingests vectors a to b, for all neighboring edges; those before the first already are."""
         self._ingest, self._warmup_s, self._window_s = ingest, warmup_s, window_s
         self._first, *self._edges = edges
         self._known = self._first

@@ -132,8 +132,7 @@ class _NeighborSearch:
         return self.ids[numpy.lexsort((self.ids, exact))[:depth]]
 
     def _candidates(self, queries: Rows, width: int) -> tuple[Ids, NDArray[float64]]:
-        """Return the ids of the vectors with the least costs in float32, and the true cost that every other vector
-        exceeds."""
+        """Return the ids with the least costs in float32, and the true cost that every other vector exceeds."""
         prepared = self._prepared(queries)
         ids = numpy.zeros((len(queries), 0), dtype=numpy.int64)
         scores = numpy.zeros((len(queries), 0), dtype=numpy.float32)
@@ -167,8 +166,7 @@ class _NeighborSearch:
 
 
 def _centre(vectors: Rows, distance: Distance) -> Rows | None:
-    """Return the center of the data: subtracting it does not change distances, and lets float32 keep more of their
-    digits."""
+    """Return the center of the data: subtracting it keeps distances, and more of their digits in float32."""
     if distance == "ip":
         return None
     sample = _direction(vectors[:: max(1, len(vectors) // 10_000)], distance)

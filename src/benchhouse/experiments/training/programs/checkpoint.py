@@ -35,8 +35,7 @@ class Checkpoints:
             import s3fs  # noqa: F401 - torch would not say what is missing
 
     def writer(self, where: str) -> dict[str, Any]:
-        """Return the arguments of a save. torch chooses the writer for S3 itself, with the default settings of that
-        writer."""
+        """Return the arguments of a save. torch chooses the writer for S3 itself, with its default settings."""
         if self.remote:
             return {"checkpoint_id": where}
         return {"storage_writer": dcp.FileSystemWriter(where, sync_files=self.fsync)}
@@ -108,8 +107,7 @@ def digest(state: dict[str, Any]) -> str:
 
 
 def save(state: dict[str, Any], where: str, places: Checkpoints, mode: str) -> dict[str, Any]:
-    """Save the state while training continues. Return the times of this rank: when training may continue, and when all
-    is written."""
+    """Save the state while training continues. Return when training could continue, and when all was written."""
     distributed.barrier()
     expected = digest(state)
     distributed.barrier()

@@ -64,8 +64,7 @@ def main() -> None:
 
 
 def measure_rounds(operation: "CollectiveOperation", options: argparse.Namespace) -> list[tuple[float, float]]:
-    """Return both ends of each round, by the node's monotonic clock; a round is `iterations` operations back to
-    back."""
+    """Return both ends of each round (`iterations` operations back to back), by the node's monotonic clock."""
     rank, seconds, when = options.late.split(":") if options.late else ("-1", "0", "")
     late_s = float(seconds) if int(rank) == dist.get_rank() else 0.0
     operation.reset()

@@ -158,8 +158,7 @@ def drop_cache(root: str) -> None:
 
 
 def fetched_bytes() -> "int | None":
-    """Return the bytes that the kernel fetched from devices for this process and its ended children; None if
-    unknown."""
+    """Return the bytes that the kernel fetched for this process and its ended children; None if unknown."""
     try:
         lines = Path("/proc/self/io").read_text().splitlines()
         return int(dict(line.split(": ") for line in lines)["read_bytes"])
