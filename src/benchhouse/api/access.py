@@ -1,4 +1,4 @@
-"""Tokens that identify people and programs to a server, and the record of what was written through that server."""
+"""Tokens that identify people and programs to a server, and the record of all writes through that server."""
 
 import builtins
 import hashlib
@@ -77,8 +77,7 @@ class Tokens(VerbGroup):
         return [_token(record, record.id in revoked) for record in records if record.action == "make"]
 
     def revoke(self, token: str) -> builtins.list[Token]:
-        """Revoke the token with this id, or all valid tokens with this name, and return them. It takes effect at
-        once."""
+        """Revoke the token with this id, or all valid tokens with this name, and return them. Effective at once."""
         revoked = [item for item in self.list() if token in (item.id, item.name) and item.state == "good"]
         if not revoked:
             raise BenchError(f"no good token has the id or the name {token[:80]!r}", "see: bench token list")
@@ -125,8 +124,7 @@ class Audit(VerbGroup):
     """The record of everything written through a server: who wrote what, and when."""
 
     def list(self) -> builtins.list[AuditRecord]:
-        """Return one record per write, newest first: its end, or its beginning if the server was killed before the
-        end."""
+        """Return one record per write, newest first: its end, or its beginning if the server was killed."""
         last: dict[str, AuditRecord] = {}
         files = journals.rotated(self._folder.audit_journal)
         for record in (record for file in files for record in journals.read(file, AuditRecord)[0]):

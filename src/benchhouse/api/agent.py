@@ -1,4 +1,4 @@
-"""What the agent of schedules does: it submits scenarios, checks the state of runs, and notifies channels."""
+"""Actions of the agent of schedules: it submits scenarios, checks the state of runs, and notifies channels."""
 
 import contextlib
 import signal

@@ -75,7 +75,7 @@ class Baselines(VerbGroup):
     def clear(
         self, case: str, metric: str | None = None, *, stat: str | None = None, why: str = "", request: str = ""
     ) -> BaselineRecord:
-        """Remove the baseline of a case from use. What was accepted stays on record."""
+        """Remove the baseline of a case from use. The record of its acceptance is kept."""
         if kept := history.of_request(self._folder, request):
             return kept
         return history.clear(self._folder, case, metric, stat, Grounds(why, request))

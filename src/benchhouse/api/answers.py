@@ -1,5 +1,4 @@
-"""What the methods of the API return: typed values that print themselves, convert to data frames, and display in
-notebooks."""
+"""Answers of the API's methods: typed values that print themselves, become data frames, and display in notebooks."""
 
 import json
 import re
@@ -279,7 +278,7 @@ class Trace:
     """The four steps from a value to its bytes: report, query, identity, evidence."""
 
     trace: "TraceSteps"
-    """What was traced, and its steps."""
+    """The traced value, and the steps of the trace."""
 
     @property
     def ok(self) -> bool:

@@ -40,7 +40,7 @@ class ApprovalStanding:
     executor: str
     site: str
     budget: dict[str, float]
-    """What the run may use if approved; wall time in seconds."""
+    """Limits of the run if it is approved; wall time in seconds."""
     over: tuple[str, ...]
     """What exceeds the requester's budget."""
     asked_by: str

@@ -25,8 +25,7 @@ class Badge:
     text: str
     """Value and unit, as a table shows them."""
     verdict: BadgeVerdict
-    """good: the value holds the accepted baseline; regressed: later runs break it; unknown: neither can be
-    concluded."""
+    """good: the value holds the accepted baseline; regressed: later runs break it; unknown: not decidable."""
     reason: str
     """Why the verdict is what it is."""
     run_id: str

@@ -1,4 +1,4 @@
-"""What can be benchmarked: experiments, benchmarks, and targets, and the schemas of the files that name them."""
+"""The catalog: experiments, benchmarks, and targets, and the schemas of the files that name them."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -42,7 +42,7 @@ class MeasuredTarget:
 
 
 class Catalog(VerbGroup):
-    """What is installed, what is registered, and what was measured."""
+    """Installed experiments, registered benchmarks, and measured targets."""
 
     def experiments(
         self, *, nexus: "str | Path | None" = None, installed_only: bool = False, requirements: "Sequence[str]" = ()

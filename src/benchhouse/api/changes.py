@@ -1,4 +1,4 @@
-"""What changed since yesterday, and what needs a person: `ws.changes(since="1d")`."""
+"""Recent changes, and what needs a person: `ws.changes(since="1d")`."""
 
 import contextlib
 import time
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from benchhouse.results.metric_history import HistoryCase
 
 _MOST_RUNS = 200
-_MOST_CASES = 30  # at most so many histories are checked, those with the most runs first
+_MOST_CASES = 30  # limit of the histories that are checked, those with the most runs first
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class MovedLevel:
 
 @dataclass(frozen=True)
 class Changes:
-    """What changed since a moment, and what needs a person."""
+    """Changes since a point in time, and what needs a person."""
 
     since: str
-    """The moment, UTC."""
+    """The point in time, UTC."""
     runs: list[RunStatus]
     """Runs that started since then, newest first."""
     levels: list[MovedLevel]
@@ -58,7 +58,7 @@ class Changes:
     notices: list[Notice]
     """Alarms that fired or ended since then, oldest first."""
     notes: list[str]
-    """What could not be checked."""
+    """Checks that could not be made, and other limits of this answer."""
 
     @property
     def failed(self) -> list[RunStatus]:

@@ -1,4 +1,4 @@
-"""What commands in comments do: they start, stop, show, and compare runs for the people in trusted.yaml."""
+"""Commands in comments: they start, stop, show, and compare runs for the people in trusted.yaml."""
 
 import os
 import re
@@ -49,8 +49,7 @@ class ChatActions:
         self._note(self._blank(text))
 
     def person(self, login: str) -> tuple[str, Role] | None:
-        """Return who has this GitHub login, and their role, by the workspace's trusted.yaml of now, never a pull
-        request's."""
+        """Return the person with this GitHub login and their role, by the workspace's trusted.yaml, never a PR's."""
         trusted = read_trusted(self._workspace.folder)
         known = trusted.by_github(login) if trusted else None
         return (known[0], known[1].role) if known else None

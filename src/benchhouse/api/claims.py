@@ -170,7 +170,7 @@ class Claims(VerbGroup):
         return path, exported
 
     def _refresh(self, claim: Claim) -> None:
-        """Update the lineage of the runs behind a claim with what is new about it."""
+        """Update the lineage of the runs behind a claim."""
         from benchhouse.warehouse.ingest import refresh
 
         refresh(self._folder, {trial.run_id for trial in claim.trials})

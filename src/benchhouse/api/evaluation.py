@@ -50,9 +50,9 @@ class EvaluateKeywords(TypedDict, total=False):
     nexus: str | os.PathLike[str] | None
     """Folder with packages/; by default $BENCH_NEXUS, otherwise the nearest one at or above the workspace."""
     executor: str | None
-    """Where jobs run, overriding the scenarios."""
+    """Executor of the jobs, overriding the scenarios."""
     runtime: str | None
-    """What jobs run inside, overriding the scenarios."""
+    """Runtime of the jobs, overriding the scenarios."""
     site: str | None
     """A site profile, by name or file."""
     budget: Budget | None
@@ -81,7 +81,7 @@ class EvaluatedRun:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was planned, and the state of each run, in the order of the plan."""
+    """An evaluation: its plan, and the state of each run, in the order of the plan."""
 
     plan: EvaluationPlan
     runs: list[EvaluatedRun] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Evaluation:
     submitter: str = ""
     """Who requested the evaluation."""
     asked: str = ""
-    """What was requested, as options of `bench evaluate`."""
+    """The request, as options of `bench evaluate`."""
     created: str = ""
     state: State = "planned"
     """planned: nothing was started yet. interrupted: no process is working on it, and some of its runs are
@@ -222,11 +222,11 @@ def _options(keywords: EvaluateKeywords) -> str:
 
 @dataclass
 class _SharedBudget:
-    """What is left of the budget that all runs share."""
+    """The budget that all runs share, and what they used of it."""
 
     budget: Budget | None
     used: dict[int, Used]
-    """What each run used, in all sessions."""
+    """Resources that each run used, in all sessions."""
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ _PATIENCE_S = 90.0
 
 @dataclass(frozen=True)
 class StoppedEvaluation:
-    """What was stopped of an evaluation."""
+    """The parts of an evaluation that were stopped."""
 
     evaluation_id: str
     stopped_pid: int | None
@@ -70,7 +70,7 @@ class Evaluations(VerbGroup):
         progress: "bool | RunListener" = False,
         each: "Callable[[Run], None]" = lambda run: None,
     ) -> Evaluation:
-        """Do the missing runs of an evaluation; return when it is over."""
+        """Do the missing runs of an evaluation; return when it has ended."""
         from benchhouse.api.execution import listener_of
 
         ledger = find_evaluation(self._folder, token)
@@ -84,7 +84,7 @@ class Evaluations(VerbGroup):
         return evaluation.standing(ledger)
 
     def stop(self, token: str) -> StoppedEvaluation:
-        """Stop an evaluation and its current run. What is sealed is kept."""
+        """Stop an evaluation and its current run. Sealed trials are kept."""
         ledger = find_evaluation(self._folder, token)
         stopped = interrupt(ledger.owner, f"evaluation {ledger.folder.evaluation_id}", _PATIENCE_S)
         begun = next((line.run_id for line in ledger.lines().values() if line.state == "begun"), "")

@@ -60,7 +60,7 @@ class RunSettings:
 
 
 class PlaceKeywords(TypedDict, total=False):
-    """Where a scenario runs. These settings override the scenario and the site profile."""
+    """Settings of the place where a scenario runs. They override the scenario and the site profile."""
 
     executor: str | None
     """local, slurm, ray, dask, spark, kubernetes or ado."""
@@ -220,7 +220,7 @@ class OnBehalf:
 
     submitter: str = ""
     budget: Budget | None = None
-    """What the run may use in addition to the limits of its scenario; None: only the scenario limits it."""
+    """A budget in addition to the limits of the scenario; None: only the scenario limits the run."""
     scheduled: ScheduledRun | None = None
     """The slot of the schedule that requires this run."""
 

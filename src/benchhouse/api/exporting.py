@@ -32,7 +32,7 @@ MARK = "benchhouse.json"
 
 @dataclass(frozen=True)
 class Export:
-    """What `bench export` made."""
+    """The result of `bench export`."""
 
     kind: str
     subject: str
@@ -45,12 +45,12 @@ class Export:
     known: int
     """Number of points that the store already had."""
     left_out: tuple[str, ...]
-    """What is not a valid value or has no place in the format."""
+    """Anything that is not a valid value or has no place in the format."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """What only the publisher of a packet knows."""
+    """Facts that only the publisher of a packet knows."""
 
     licence: str = ""
     url: str = ""
@@ -115,8 +115,8 @@ def _export_folder(
 
 
 def _put_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Fill a folder under a temporary name, sync it, and rename it, so that it is never incomplete. A folder that it
-    replaces is removed last."""
+    """Fill a folder under a temporary name, sync it, and rename it, so that it is never incomplete. The replaced
+    folder is removed last."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     sweep_temporaries(folder.parent)
     temporary = folder.with_name(temporary_name(folder.name))

@@ -18,7 +18,7 @@ _EARLIER = re.compile(r"@last[-~]\d+")
 
 
 class GateKeywords(TypedDict, total=False):
-    """What counts as worse: the fields of `GateRules`."""
+    """Rules for what counts as worse: the fields of `GateRules`."""
 
     mde: float
     """The smallest worsening that matters, as a share; 0.03 by default."""

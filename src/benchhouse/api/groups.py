@@ -112,7 +112,7 @@ class Groups:
 
     @property
     def audit(self) -> "Audit":
-        """What was written through `bench serve`, and by whom: `ws.audit.list()`."""
+        """The record of writes through `bench serve`: `ws.audit.list()`."""
         from benchhouse.api.access import Audit
 
         return Audit(self._workspace)
@@ -126,7 +126,7 @@ class Groups:
 
     @property
     def catalog(self) -> "Catalog":
-        """What can be benchmarked: `ws.catalog.experiments()`, `ws.catalog.show("vector.search")`."""
+        """Experiments, benchmarks, and targets: `ws.catalog.experiments()`, `ws.catalog.show("vector.search")`."""
         from benchhouse.api.catalog import Catalog
 
         return Catalog(self._workspace)
@@ -203,7 +203,7 @@ class Groups:
 
     @property
     def logs(self) -> "Logs":
-        """What trials, servers, and workers printed: `ws.logs.tail("@last")`."""
+        """Output of trials, servers, and workers: `ws.logs.tail("@last")`."""
         from benchhouse.api.observation import Logs
 
         return Logs(self._workspace)

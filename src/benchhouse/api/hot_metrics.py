@@ -44,7 +44,7 @@ class HotMetrics:
 
 
 class _Known:
-    """What was read of one run."""
+    """The metrics that were read of one run."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id

@@ -51,9 +51,9 @@ class ImportedRun:
     complete: bool
     figures: tuple[OwnFigure, ...]
     missing: dict[str, str]
-    """What the file does not state, and why."""
+    """Facts that the file does not state, and why."""
     doubts: tuple[str, ...] = ()
-    """What makes its values doubtful, as found by the importer or reported by the tool itself."""
+    """Reasons to doubt its values, found by the importer or reported by the tool itself."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Infra:
 
 @dataclass(frozen=True)
 class InfraPlan(Infra):
-    """What `create` would write, and what it would run with `apply`."""
+    """The files that `create` would write, and the commands that it would run with `apply`."""
 
     manifest: InfraManifest
     texts: dict[str, str]
@@ -154,7 +154,7 @@ class Infrastructures(VerbGroup):
         """With `apply`, run the commands that remove an infrastructure if it was applied, then remove the written
         files.
 
-        Returns what was there; without `apply`, does nothing else. Edited files and files of others are kept.
+        Returns what was there; without `apply`, does nothing else. Edited files and files that others wrote are kept.
         """
         infra = self.show(folder)
         if not apply:
@@ -184,8 +184,7 @@ class Infrastructures(VerbGroup):
 
     @staticmethod
     def _only_ours(folder: InfraFolder, manifest: InfraManifest, commands: list[tuple[str, ...]]) -> None:
-        """Raise unless every byte of what is applied or destroyed was written here; otherwise its owner runs the
-        commands."""
+        """Raise BenchError if a file to apply or destroy was edited or is not ours: its owner runs the commands."""
         read_too = providers.steps(manifest.request, folder.path).read_too
         for file in folder.states(manifest):
             foreign = file.state == "foreign" and file.name.endswith(read_too)

@@ -130,7 +130,7 @@ class LogArchive:
 
     path: Path
     manifest: LogsManifest
-    """What is inside, and what was left out."""
+    """The contents of the tarball, and what was left out."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, as `--json` prints it."""
@@ -151,7 +151,7 @@ class LogFilters(TypedDict, total=False):
 
 
 class Logs(VerbGroup):
-    """What trials, servers, and workers of a workspace printed."""
+    """Output of the trials, servers, and workers of a workspace."""
 
     def get(
         self, run: str = "@last", output: str | os.PathLike[str] | None = None, **filters: Unpack[LogFilters]

@@ -137,8 +137,7 @@ class Packages(VerbGroup):
         return prove_together(packages.load(self._folder, nexus), timeout_s, note)
 
     def validate_benchmarks(self, *, nexus: str | Path | None = None) -> "Proof":
-        """Check the benchmarks of all packages: files, experiments, and parameters. What can't be checked here is not
-        ok."""
+        """Check the benchmarks of all packages: files, experiments, and parameters. Anything unchecked is not ok."""
         from benchhouse.nexus.package_checks import prove_benchmarks
 
         return prove_benchmarks(self._folder, packages.load(self._folder, nexus))

@@ -1,4 +1,4 @@
-"""Where something that outlives a command runs: on this machine, or as a batch job with its own resources."""
+"""The place of a process that outlives its command: on this machine, or as a batch job with its own resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -284,6 +284,6 @@ class RemoteRun:
         return answer
 
     def stop(self) -> dict[str, Any]:
-        """Stop the run and everything it started. What is sealed is kept."""
+        """Stop the run and everything it started. Sealed trials are kept."""
         answer: dict[str, Any] = self.workspace.post(dict[str, Any], f"/runs/{quote(self.id, safe='')}/stop", {})
         return answer

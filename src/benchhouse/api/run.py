@@ -66,7 +66,7 @@ class Run:
 
     @property
     def record(self) -> "RunRecord":
-        """What was submitted."""
+        """The record of the submission."""
         from benchhouse.runs.ledger import Ledger
 
         return Ledger(self.workspace.folder.run(self.id)).record
@@ -96,8 +96,7 @@ class Run:
         return pulled_runs.overview(self.workspace.folder, self.id) or overview(self.workspace.folder, self.id)
 
     def wait(self, poll_s: float = 1.0) -> "Run":
-        """Wait until the run is over, wherever it runs, then collect it. On a cluster, broken trials are submitted
-        again."""
+        """Wait until the run has ended, wherever it runs, then collect it. On a cluster, resubmit broken trials."""
         import time
 
         while True:
@@ -107,7 +106,7 @@ class Run:
                 return self
 
     def stop(self) -> "Stopped":
-        """Stop the run and everything it started. What is sealed is kept."""
+        """Stop the run and everything it started. Sealed trials are kept."""
         from benchhouse.runs.batch import stop
 
         return stop(self.workspace.folder, self.id)
@@ -137,8 +136,7 @@ class Run:
         return execution.submit(self.workspace.folder, prepared, ledger, execution.QUIET)
 
     def collect(self, *, progress: "bool | RunListener" = False) -> "CollectionReport":
-        """Put the sealed trials into the tables and check the alarms. On a cluster, broken trials are submitted
-        again."""
+        """Put the sealed trials into the tables and check the alarms. On a cluster, resubmit broken trials."""
         from benchhouse.api.execution import collect_run, listener_of
 
         return collect_run(self.workspace.folder, self.id, listener_of(progress))
@@ -191,8 +189,7 @@ class Run:
     def compare(
         self, base: str | None = None, /, **options: Unpack["CompareKeywords"]
     ) -> "Comparison | CurveComparison | TargetComparison":
-        """Compare this run with `base`; without one, its own targets side by side. Options as in
-        `Workspace.compare`."""
+        """Compare this run with `base`; without one, its own targets side by side. Options: `Workspace.compare`."""
         return self.workspace.compare(*([base] if base else []), self.id, **options)
 
     def why(self, vs: str | None = None) -> "Diagnosis":

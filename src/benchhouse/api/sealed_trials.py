@@ -73,7 +73,7 @@ class TrialEvidence:
             raise BenchError(message, "see: bench verify") from error
 
     def verify(self) -> list[Damage]:
-        """Hash every file again, and return what differs from what was sealed."""
+        """Hash every file again, and return the differences from the sealed state."""
         return verify(TrialFolder(self.folder), self.trial.manifest or None)
 
 
@@ -150,7 +150,7 @@ def _inside(workspace: WorkspaceFolder, scenario: str, trial: str) -> TrialFolde
 
 
 def _elsewhere(workspace: WorkspaceFolder, run_id: str, name: str) -> NotFoundError:
-    """Return the error that the evidence is not here, with where it is according to its lineage."""
+    """Return the error that the evidence is not here. Its hint names the location from the run's lineage."""
     with Warehouse.open(workspace) as warehouse:
         places = [*(warehouse.query(_PLACES, {"run": run_id}, runs=[run_id]).rows or [("", [])])[0]]
     stores = [place.partition("/trials/")[0] for place in places[1] or ()]

@@ -112,7 +112,7 @@ class CheckedServer(Server):
 
 @dataclass(frozen=True)
 class StoppedServers:
-    """What was stopped."""
+    """Servers that were stopped."""
 
     stopped: tuple[str, ...]
     """Ids of the servers."""
@@ -310,8 +310,7 @@ def _stopped(workspace: WorkspaceFolder, servers: Sequence[tuple[ServiceFolder, 
 
 
 def find_server(workspace: WorkspaceFolder, server: str, over_too: bool = False) -> tuple[ServiceFolder, ServiceState]:
-    """Return a server by its id or a unique beginning of it; an ended one only if no running one matches, or if
-    `over_too`."""
+    """Return a server by its id or a unique beginning of it; ended ones only if none is running, or `over_too`."""
     states = running_states(every_folder(workspace))
     if not over_too:
         states = [(folder, state) for folder, state in states if state.phase not in OVER] or states

@@ -32,7 +32,7 @@ class SiteSummary:
     site: str
     """Name of the profile; `(this workspace)` for the workspace's own."""
     executor: str
-    """Where jobs run by default; empty: this machine."""
+    """Default executor of jobs; empty: this machine."""
     description: str
     to_confirm: int
     """Number of its values that must be confirmed on the site."""

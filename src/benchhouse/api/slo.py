@@ -31,7 +31,7 @@ _NOT_DELIVERED = ("client_saturated", "concurrency_not_reached", "not_delivered"
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What to search for, and with how much effort."""
+    """The objective of a search, and the effort to spend on it."""
 
     slo: Slo
     over: str | None = None  # what is varied; by default what the scenario sets

@@ -1,4 +1,4 @@
-"""What outlives a workspace: evidence in a store and tables in a shared engine; and the upkeep of the local tables."""
+"""Data that outlives a workspace (evidence in a store, tables in a shared engine), and upkeep of the local tables."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,8 +33,7 @@ class StoreCheck:
 
 
 class EvidenceStore(VerbGroup):
-    """Sealed trials in a store: `s3://bucket/prefix` or a folder. It is content-addressed, and nothing is ever
-    removed."""
+    """Sealed trials in a store: `s3://bucket/prefix` or a folder. Content-addressed; nothing is ever removed."""
 
     def push(
         self,
@@ -151,7 +150,7 @@ class Tables(VerbGroup):
         return sharing.standing(self._folder) if dry_run else sharing.share(self._folder)
 
     def pull(self, origin: str, runs: Sequence[str] = (), **options: Any) -> "list[TransferredRun]":
-        """Pull runs from the engine at `origin` into these tables. Their evidence stays where it is."""
+        """Pull runs from the engine at `origin` into these tables. Their evidence is not moved."""
         from benchhouse.warehouse.transfer import pull
 
         return pull(self._folder, origin, runs, **options)

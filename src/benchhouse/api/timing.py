@@ -78,7 +78,7 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Timing:
-    """What `bench time` shows. `speedups` starts with the fastest command."""
+    """The result of `bench time`. Each of `speedups` compares another command with the fastest one."""
 
     run_id: str
     commands: tuple[TimedCommand, ...]

@@ -12,8 +12,7 @@ from benchhouse.schema.layout import WorkspaceFolder
 
 
 def validate(folder: WorkspaceFolder, path: str | os.PathLike[str] | ScenarioText) -> Validation:
-    """Check a scenario, space of ado, descriptor, logical benchmark, or metrics file of any tool, or a scenario's
-    text."""
+    """Check a scenario, space of ado, descriptor, logical benchmark, metrics file, or scenario text."""
     if isinstance(path, ScenarioText):
         plan = prepare_source(folder, path, {})[0].plan
         return Validation(path.name, plan.points, plan.trial_count)

@@ -130,7 +130,7 @@ class Workspace(Groups):
         new: bool = False,
         **settings: Unpack["RunKeywords"],
     ) -> Run:
-        """Plan, run, and collect a scenario: a file, a dict, or `bh.Scenario(...)`. Blocks until the run is over.
+        """Plan, run, and collect a scenario: a file, a dict, or `bh.Scenario(...)`. Blocks until the run has ended.
 
         An unfinished run of the same plan is continued, unless `new`. `progress=True` shows progress. Settings:
         `parallel`, `rerun_failed`, `textfile`, `labels`; `executor`, `runtime`, and `site` set where it runs. After
@@ -199,8 +199,7 @@ class Workspace(Groups):
         return Run(self, ledger.folder.run_id, summary)
 
     def plan(self, scenario: "Source", *, points: int = 20, **where: Unpack["PlaceKeywords"]) -> "list[PlanSummary]":
-        """Return what a scenario would run: points, trials, time, cost, disk space; one summary per experiment of a
-        space."""
+        """Return what a scenario would run: points, trials, time, cost, disk space; one per experiment."""
         from benchhouse.api import execution
         from benchhouse.runs.estimate import summarise
 
@@ -216,8 +215,7 @@ class Workspace(Groups):
         return "\n".join(render(self.folder, item) for item, _ in prepared)
 
     def missing(self, scenario: "Source", **where: Unpack["PlaceKeywords"]) -> list[str]:
-        """Return what its jobs need and would not find, such as an image, each with a remedy. Empty: the jobs can
-        start."""
+        """Return what its jobs need and would not find, such as an image, each with a remedy; empty if none."""
         from benchhouse.api import execution
         from benchhouse.runs.fetch import refusals
 
@@ -439,7 +437,7 @@ class Workspace(Groups):
         """Claim a value for publication; the same as `ws.claims.make`."""
         return self.claims.make(number, against, realism=realism)
 
-    # What runs need: servers, data, dashboards
+    # Requirements of runs: servers, data, dashboards
 
     def start(
         self,

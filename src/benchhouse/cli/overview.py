@@ -23,7 +23,7 @@ REST = "Look after"
 
 
 def grouped(verbs: Sequence[str]) -> dict[str, list[str]]:
-    """Return each verb once, by group. A verb in no group comes last, so that a new verb needs only its file."""
+    """Return each verb once, by group. A verb without a group comes last, so that a new verb needs only its file."""
     named = {verb for group in GROUPS.values() for verb in group}
     groups = {title: [verb for verb in group if verb in verbs] for title, group in GROUPS.items()}
     groups[REST] = [verb for verb in verbs if verb not in named]

@@ -1,4 +1,4 @@
-"""What was written through `bench serve`: who, when, what, and how it was answered."""
+"""Show the writes through `bench serve`: who, when, what, and how each was answered."""
 
 import click
 
