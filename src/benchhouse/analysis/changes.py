@@ -51,7 +51,7 @@ class Drift:
 class Noise:
     """The noise of a history between its changes."""
 
-    memory: float  # correlation of a run's noise with that of the run before; 0 if there is no evidence of any
+    memory: float  # correlation of a run's noise with that of the previous run; 0 if there is no evidence of any
     raw_memory: float  # the estimate of `memory`, with or without evidence
     spread: float  # standard deviation, relative to the level if all values are positive
     full_spread: float  # `spread` with outliers counted in full

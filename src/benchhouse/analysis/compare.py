@@ -39,7 +39,7 @@ LARGEST_RELATIVE_ERROR. Increase it when an interval changes, and keep the earli
 with its own.
 """
 HEAVY_TAILED = 8
-"""From this many values per side on, an end closer than Welch's moves half-way toward it: with heavy tails, resampling
+"""From this many values per side on, an end closer than Welch's moves halfway toward it: with heavy tails, resampling
 alone covers 92.5%, Welch's interval alone 97%.
 """
 LARGEST_RELATIVE_ERROR = 0.3
@@ -66,7 +66,7 @@ class Interval(NamedTuple):
 class Pair(NamedTuple):
     """Two samples to compare; `direction` is the way in which the metric improves (None: neither).
 
-    `memory` is that of the noise (`analysis.memory`), for sides of which one ran after the other.
+    `memory` is that of the noise (`analysis.memory`), for comparisons in which one side ran after the other.
     """
 
     a: Sequence[float]

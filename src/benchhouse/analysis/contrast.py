@@ -103,7 +103,7 @@ def interval(number: InfluenceEstimate, *, confidence: float, seed: int) -> tupl
 
 
 def p_value(number: InfluenceEstimate) -> float | None:
-    """Return the p-value of no difference from zero, by Welch's t; None if a group has one trial."""
+    """Return the p-value for the hypothesis of zero, by Welch's t; None if a group has one trial."""
     if number.n < 2:
         return None
     if number.error == 0.0:

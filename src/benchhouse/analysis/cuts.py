@@ -1,8 +1,8 @@
 """Cuts between two levels: where the new level begins, how strong the evidence is, and which cuts hold up.
 
 Every place is rated by its likelihood. Among places that are nearly as likely, the one with most of the likelihood near
-it is chosen. In autocorrelated noise, the first run of a new level carries most information, because the run before it
-does not explain it.
+it is chosen. In autocorrelated noise, the first run of a new level carries the most information, because the previous
+run does not explain it.
 """
 
 import math
@@ -30,7 +30,7 @@ class CutCandidate(NamedTuple):
     at: int
     # twice the log likelihood ratio of two levels to one: for one given place the square of a z
     evidence: float
-    size: float  # the level after minus the one before
+    size: float  # the level after minus the level before
 
 
 def place(x: Vector, start: int, cut: int, end: int, error: float) -> CutCandidate:

@@ -92,8 +92,8 @@ def earliest(places: Sequence[KneePosterior]) -> KneePosterior:
 class Clumping(NamedTuple):
     """How strongly requests over the limit clump: for each floor (a row), strengths and the logarithms of their odds.
 
-    A share `c` of all requests that arrives in clumps, if `a` is allowed, has 1 + strength * sqrt(c / a) times the
-    variance of independent requests: the higher the load, the longer a queue stays.
+    A share `c` of all requests that arrives in clumps, if a share `a` is allowed, has 1 + strength * sqrt(c / a) times
+    the variance of independent requests: the higher the load, the longer a queue stays.
     """
 
     strengths: Vector

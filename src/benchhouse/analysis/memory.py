@@ -27,7 +27,7 @@ def memory_of(earlier: Sequence[Sequence[float]], own: Sequence[Sequence[float]]
     """Return the correlation of neighbors in blocks of values in order of time; None if `earlier` has too few values.
 
     Each block has its own level: the target may have changed between runs. Subtracting the level from its own values
-    lowers the correlation, so the result is the memory that is expected to look like these values.
+    lowers the correlation, so the result is the memory whose expected sample correlation matches the observed one.
     """
     if sum(len(block) for block in earlier if len(block) >= _SHORTEST) < FEWEST:
         return None

@@ -32,7 +32,7 @@ WORSE, EITHER, BETTER = AlarmLimits(3.5, 3.15, 3.7), AlarmLimits(3.65, 3.35, 3.8
 wait. Both have equally few false alarms. `EITHER` is for a metric without a direction.
 """
 
-_EASED = 0.5  # reduction of the limit for three runs at a memory of one: the first of them carries most information
+_EASED = 0.5  # reduction of the limit for three runs at a memory of one: the first of them carries the most information
 _LONG, _LONGER = 8, 0.2  # runs since a beginning that need no more evidence, and the increase for each doubling
 # a far run counts no more than this: otherwise it alone would raise an alarm with whatever follows
 _CLIP, _MOST_CLIP = 2.7, 3.2
@@ -58,7 +58,7 @@ class Baseline:
     n: int
     logs: bool
     noise: tuple[float, ...] = ()
-    """Deviation of each run that the run before does not explain, in standard deviations, sorted. Empty: the noise is
+    """Deviation of each run that the previous run does not explain, in standard deviations, sorted. Empty: the noise is
     taken as normal.
     """
 
@@ -142,7 +142,7 @@ def watch(
     """Return the first alarm that `values` raise (the runs since the baseline was accepted, oldest first), with the
     current level. If the level came back to the baseline, return the first alarm since then; None if there is none.
 
-    `before` is the run before `values`, if known: it shows how much the noise of the first one depends on it.
+    `before` is the run preceding `values`, if known: it shows how much the noise of the first one depends on it.
     """
     off = [_off(baseline, value) for value in finite(values)]
     start = 0
@@ -196,7 +196,7 @@ def notice(
 
 
 def _raw_shocks(baseline: Baseline, off: Sequence[float], before: list[float]) -> list[float]:
-    """Return the noise of each run that the run before does not explain, in its standard deviations."""
+    """Return the noise of each run that the previous run does not explain, in its standard deviations."""
     memory, error = baseline.memory, baseline.spread * math.sqrt(1.0 - baseline.memory**2)
     raw = [] if before else [own / baseline.spread for own in off[:1]]
     return raw + [(own - memory * last) / error for last, own in pairwise([*before, *off])]
@@ -205,8 +205,8 @@ def _raw_shocks(baseline: Baseline, off: Sequence[float], before: list[float]) -
 def _shocks(baseline: Baseline, off: Sequence[float], before: list[float]) -> list[float]:
     """Return each run's rank among those of the baseline as a normal score, so the shape of the noise does not matter.
 
-    Far runs count as nearer ones. With autocorrelated noise, the first run of a new level carries most information, so
-    its limit is higher.
+    Far runs count as nearer ones. With autocorrelated noise, the first run of a new level carries the most information,
+    so its limit is higher.
     """
     clip = min(_CLIP + baseline.memory, _MOST_CLIP)
     scores = [_score(baseline.noise, shock) for shock in _raw_shocks(baseline, off, before)]

@@ -1,7 +1,7 @@
 """Rank groups of replicates, and determine which of them the data distinguishes from the best.
 
-On a leaderboard, targets that are surely better rank higher, and targets that the data does not distinguish share a
-rank. One value is one trial; `docs/design/leaderboards.md` explains why ranks are counted this way.
+On a leaderboard, targets that are significantly better rank higher, and targets that the data does not distinguish
+share a rank. One value is one trial; `docs/design/leaderboards.md` explains why ranks are counted this way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -115,10 +115,12 @@ class RankedTarget:
     """One target on one board."""
 
     target: str
-    rank: int | None  # 1 plus the number of targets that are surely better; None if there are too few repetitions
+    rank: (
+        int | None
+    )  # 1 plus the number of targets that are significantly better; None if there are too few repetitions
     summary: Summary
     against_best: StatisticComparison | None  # None for the best itself, and if no target has repetitions
-    better: tuple[str, ...]  # targets that are surely better, after correction for many comparisons
+    better: tuple[str, ...]  # targets that are significantly better, after correction for many comparisons
     verdict: Verdict
 
 
@@ -130,9 +132,9 @@ def rank_targets(
 ) -> list[RankedTarget]:
     """Return the ranked targets, best mean first. Raise ValueError for a target without values, NaN, or infinity.
 
-    All pairs are tested and corrected for, because readers compare any two. A target is surely worse only if both the
-    corrected p-value and the interval say so: the two may disagree at the edge, and a board must not contradict itself.
-    A difference below the sum of both error bounds (`bounds`) does not count.
+    All pairs are tested and corrected for, because readers compare any two. A target is significantly worse only if
+    both the corrected p-value and the interval say so: the two may disagree at the edge, and a board must not
+    contradict itself. A difference below the sum of both error bounds (`bounds`) does not count.
     """
     bounds = bounds or {}
     summaries = {name: summarise(sample) for name, sample in values.items()}
@@ -185,8 +187,8 @@ def _surely_better(
     confidence: float,
     bounds: Mapping[str, float | None],
 ) -> dict[str, list[str]]:
-    """Return, for each target, the targets before it that are surely better, by Holm's p-value and by the interval
-    shown.
+    """Return, for each target, the targets before it that are significantly better, by Holm's p-value and by the
+    interval shown.
     """
     pairs = {f"{a}:{b}": (order[a], order[b]) for a, b in combinations(range(len(order)), 2)}
     raw = {key: p_value(values[first], values[other]) for key, (first, other) in pairs.items()}

@@ -43,7 +43,7 @@ class Stop:
 
     kind: Literal["stops", "grows", "flat", "unclear"]
     """`grows`: still growing at the highest value. `flat`: nothing is gained after the first. `unclear`: the last stage
-    is the highest, but cannot be distinguished from the one before.
+    is the highest, but cannot be distinguished from the previous one.
     """
     top: float  # the highest level: the mean of all stages that cannot be distinguished from the best
     at: float | None = None

@@ -12,7 +12,7 @@ from benchhouse.warehouse.query import Warehouse, own
 
 Row = Mapping[str, Any]
 Beside = Mapping[str, float]
-"""By trial: the number of others on its host, on average over its duration."""
+"""By trial: the number of other trials on its host, on average over its duration."""
 _CLOCK_S = 0.001  # the resolution of start times: consecutive trials must not seem to overlap
 _SLACK, _SHARE = 0.5, 0.2
 """Sides count as equal within half a trial plus a fifth of the larger number: ends touch, and the last trials of a run

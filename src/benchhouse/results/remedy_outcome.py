@@ -59,8 +59,8 @@ class Tried(Model):
 def judge(
     number: ComparedNumber, good: Sequence[float], as_it_was: Sequence[float], changed: Sequence[float]
 ) -> TriedNumber:
-    """Judge a number. Restored: surely better than unchanged in the same rounds, and not surely worse than the good
-    run.
+    """Judge a number. Restored: significantly better than unchanged in the same rounds, and not significantly worse
+    than the good run.
     """
     slow = compare(good, as_it_was, direction=number.direction, seed=SEED)
     helped = compare_paired(as_it_was, changed, direction=number.direction)

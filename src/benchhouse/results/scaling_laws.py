@@ -55,8 +55,8 @@ def _limited(fitted: Fitted) -> FittedNumber:
 
 
 def speaking(laws: Sequence[ScalingLaw]) -> ScalingLaw | None:
-    """Return the law for the text: USL if throughput surely falls again, otherwise the simplest that fits; None if none
-    fits.
+    """Return the law for the text: USL if throughput significantly falls again, otherwise the simplest that fits; None
+    if none fits.
     """
     usable = [law for law in laws if law.fits]
     falls = [law for law in usable if law.law == "usl" and (law.parameters["kappa"].low or 0.0) > 0.0]

@@ -150,7 +150,7 @@ def choose_base(warehouse: Warehouse, run_id: str) -> tuple[str, str]:
 def explain(
     warehouse: Warehouse, table: ComparisonTable, run_id: str, base: str, reasons: Mapping[str, int]
 ) -> list[PointWhy]:
-    """Return the points of a comparison that are surely worse, each with the diagnoses of the playbooks and its
+    """Return the points of a comparison that are significantly worse, each with the diagnoses of the playbooks and its
     evidence.
     """
     by_point = grouped(table.rows, lambda row: row.point)

@@ -1,6 +1,6 @@
 """Playbooks: from symptoms and signals of a point to its most likely cause, or none. Pure; one file and one entry each.
 
-A diagnosis needs a number that surely got worse and a signal that moved far outside its repetitions' spread.
+A diagnosis needs a number that got significantly worse and a signal that moved far outside its repetitions' spread.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _ORDER = ("strong", "moderate", "weak")
 
 
 def diagnose(case: ComparedPoint) -> list[PointDiagnosis]:
-    """Return the diagnoses of the playbooks, the surest first; empty if there is no evidence.
+    """Return the diagnoses of the playbooks, the most certain first; empty if there is no evidence.
 
     Among those with more than weak certainty, one that names the node, rank, or device comes first: it explains the
     others.

@@ -2,7 +2,7 @@
 
 A stalled server holds all requests in flight. When it continues, they end together, each delayed by the whole stall,
 directly after requests that took the usual time. A growing queue does not jump: each request waits slightly longer than
-the one before. Requests that are slow for reasons of their own (a retry, a large one) end alone. If there are many of
+the previous one. Requests that are slow for reasons of their own (a retry, a large one) end alone. If there are many of
 these, two of them end together by chance, so most requests that are equally slow must have been held together, too.
 """
 

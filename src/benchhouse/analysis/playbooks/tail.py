@@ -168,7 +168,7 @@ def diagnose(case: ComparedPoint) -> PointDiagnosis | None:
 
 
 def grown(case: ComparedPoint) -> list[ComparedNumber]:
-    """Return latencies of any statistic that are surely worse."""
+    """Return latencies of any statistic that are significantly worse."""
     return [number for number in case.numbers if _longer(number)]
 
 
@@ -177,7 +177,7 @@ def _longer(number: ComparedNumber) -> bool:
 
 
 def fitting(case: ComparedPoint) -> list[ComparedNumber]:
-    """Return latencies whose p99 is surely worse while their center moved far less."""
+    """Return latencies whose p99 is significantly worse while their center moved far less."""
     centres = {number.metric: number.change for number in case.numbers if number.stat in ("mean", "p50", "value")}
     tails = []
     for number in case.numbers:
