@@ -52,7 +52,9 @@ cached_venv() {
         rm -rf "$folder"
         "$uv" venv --quiet --python "$python" "$folder"
         # Compiled now: the first start is not to pay for it, nor any start where PYTHONDONTWRITEBYTECODE is set.
-        "$uv" pip install --quiet --compile-bytecode --python "$folder/bin/python" ${options[@]+"${options[@]}"} "$@"
+        # From another folder than the repository, whose pyproject.toml overrides requirements of its own environment.
+        "$uv" pip install --quiet --compile-bytecode --directory "$(dirname "$folder")" --python "$folder/bin/python" \
+            ${options[@]+"${options[@]}"} "$@"
         if declare -F after_install >/dev/null; then
             after_install "$folder"
         fi

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=scripts/cached-venv.sh
 . scripts/cached-venv.sh
 
-packages=(nvidia-pytriton==0.7.0 tritonclient==2.73.0 aiohttp geventhttpclient grpcio onnx onnxruntime)
+packages=(nvidia-pytriton==0.7.0 tritonclient==2.73.0 aiohttp geventhttpclient grpcio onnx 'onnxruntime>=1.20')
 cached_venv triton "${packages[@]}" >&2
 folder=$cache/triton
 if [ ! -e "$folder/backends/.made" ]; then

@@ -111,7 +111,7 @@ class KubeClient:
         return answer
 
     def _malformed(self, path: str) -> Unreachable:
-        server = f"{self._scheme}://{self._host}"
+        server = f"{self._scheme}://{self._host}" + (f":{self._port}" if self._port else "")
         hint = f"check that {server} is a Kubernetes API server: kubectl --context {self.access.context} version"
         return Unreachable(f"{server} does not answer {path} as a Kubernetes API server does", hint)
 
