@@ -89,7 +89,6 @@ ROWS = [
     ("many_logs", "failed", "limits.files"),
     ("sparse", "failed", "limits.disk"),
     ("replaced", "failed", "replaced"),
-    ("removed", "failed", "removed its trial folder"),
 ]
 
 
@@ -100,7 +99,7 @@ def test_whatever_an_experiment_leaves_its_trial_is_sealed_and_nothing_else_is_t
     outside.chmod(0o200)
     os.mkfifo(outside.with_name("pipe"))
     lab.install("hostile", "1.0", f"OUTSIDE = {str(outside)!r}\n{HOSTILE}", ENTRY)
-    what = [row[0] for row in ROWS]
+    what = [*(row[0] for row in ROWS), "removed"]
     limits = {"wall": 5, "files": 2000, "disk": "1GB"}
     more = {"limits": limits, "retries": {"max_retries": 0}}
     request.addfinalizer(lambda: subprocess.run(["rm", "-rf", lab.workspace]))  # pytest can't remove a deep folder
@@ -117,6 +116,9 @@ def test_whatever_an_experiment_leaves_its_trial_is_sealed_and_nothing_else_is_t
             assert not (trial.folder / "artifacts").exists()
 
     check_rows(check, ROWS)
+    lost = [event for event in lab.events() if event.get("outcome") == "lost"]
+    assert len(lost) == 1, "a trial without its folder"
+    assert "removed" not in trials
     assert lab.damage() == []
     assert sorted(os.listdir(outside.parent)) == ["file", "pipe"]
     assert outside.stat().st_mode & 0o777 == 0o200 and outside.read_text() == "mine"

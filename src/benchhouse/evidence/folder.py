@@ -86,10 +86,11 @@ def tidy(folder: Path, most_files: int = MOST_FILES, most_bytes: int = MOST_BYTE
     readable. If the experiment left more than `most_files` or `most_bytes`, or replaced the folder, everything in it
     except the logs is removed, so that the time and memory to seal a folder stay bounded.
     """
-    if folder.is_symlink() or not folder.is_dir():
-        folder.unlink(missing_ok=True)
+    # A folder that is missing is not made again: the run may have withdrawn it from a worker that it gave up.
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        folder.unlink()
         folder.mkdir()
-        return Tidied([], "it replaced or removed its trial folder; a trial may only change files in it")
+        return Tidied([], "it replaced its trial folder; a trial may only change files in it")
     changed: list[str] = []
     if refused := _tidy(folder, changed, most_files, most_bytes):
         _remove_all_but_logs(folder, most_bytes // 4)
