@@ -31,7 +31,7 @@ import torch, torch.distributed as dist
 import collectives
 size, rounds, late = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 dist.init_process_group("gloo")
-operation = collectives.Operation("all_reduce", size, torch.float32, torch.device("cpu"))
+operation = collectives.CollectiveOperation("all_reduce", size, torch.float32, torch.device("cpu"))
 options = argparse.Namespace(late=late, warmup=0, iterations={ITERATIONS}, rounds=1)
 tensor = torch.zeros(size // 4)
 for _ in range(20):

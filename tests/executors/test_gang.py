@@ -15,7 +15,7 @@ from benchhouse.schema.telemetry import TelemetrySummary
 FAKE = """
 import json, os, subprocess, sys
 from pathlib import Path
-from benchhouse.executors.cluster_engine import Node, serve
+from benchhouse.executors.cluster_engine import ClusterNode, serve
 from benchhouse.executors.remote_cluster import ClusterExecutor
 
 class FakeNodes(ClusterExecutor):
@@ -37,7 +37,7 @@ class FakeEngine:
         self.opened = True
 
     def nodes(self):
-        return [Node(name=name, cpus=2) for name in ("near", "far")]
+        return [ClusterNode(name=name, cpus=2) for name in ("near", "far")]
 
     def start(self, slot, environment):
         self.waiting.append((slot, environment))

@@ -149,12 +149,12 @@ EVERY = f"""
 import datetime, json, sys
 sys.path.insert(0, {str(PROGRAM.parent)!r})
 import torch, torch.distributed as dist
-from collectives import Operation
+from collectives import CollectiveOperation
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
 for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"):
     for size in (100, 4096, 300_000):
         for dtype in (torch.float32, torch.bfloat16):
-            operation = Operation(name, size, dtype, torch.device("cpu"))
+            operation = CollectiveOperation(name, size, dtype, torch.device("cpu"))
             before = operation.check()
             operation.reset(); operation.run()
             after = operation.check()
