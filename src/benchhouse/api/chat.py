@@ -56,7 +56,7 @@ class ChatActions:
 
     def start(self, command: CommentCommand, run_id: str, by: str) -> None:
         if command.name == "evaluate":
-            which: EvaluateKeywords = dict(command.settings)  # names that the parser knows
+            which: EvaluateKeywords = dict(command.settings)  # type: ignore[assignment]  # names that the parser knows
             self._workspace.evaluations.submit(run_id, by=by, **(which if "all" not in which else {"all": True}))
             return
         source = self._scenario(command.about, command.settings)

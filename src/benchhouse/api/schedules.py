@@ -97,7 +97,7 @@ class Schedules(VerbGroup):
         who = {"added_by": current_submitter()} | settings
         schedule = _validated(name=name or file.stem, scenario=kept, cron=cron, **who)
         where = {key: getattr(schedule, key) for key in ("executor", "runtime", "site")}
-        prepare_source(self._folder, file, where)  # raises if it can't run
+        prepare_source(self._folder, file, where)  # type: ignore[arg-type]  # raises if it can't run
         told = read_alarms(self._folder) if schedule.tell else None
         known = [*told.channels, *told.people] if told else []
         for name in schedule.tell:

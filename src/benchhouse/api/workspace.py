@@ -82,8 +82,7 @@ class Workspace(Groups):
         return self.folder.root
 
     def catch_up(self, note: Callable[[str], None] = lambda text: None) -> list[str]:
-        """Collect the sealed trials of runs that were killed before they were collected, and return the ids of these
-        runs.
+        """Collect the sealed trials of runs that were killed before that, and return the ids of these runs.
 
         `note` is called with each run, and with what can't be collected now.
         """
@@ -94,8 +93,7 @@ class Workspace(Groups):
         return collect_forgotten(self.folder, note)
 
     def init(self, folder: str | os.PathLike[str] | None = None) -> list[Path]:
-        """Make this folder, or `folder` below it, a workspace with a first scenario and a .gitignore. Return what was
-        written."""
+        """Make this folder, or `folder` below it, a workspace: a first scenario and a .gitignore. Return the paths."""
         from benchhouse.nexus import scaffold
 
         return scaffold.workspace(places.workspace(self.root / folder) if folder else self.folder)
@@ -116,8 +114,7 @@ class Workspace(Groups):
         return [Run(self, run_id) for run_id in (list_runs if made_here else local_and_pulled_runs)(self.folder)]
 
     def run_page(self, *, after: str | None = None, limit: int = 50, **filters: Unpack["RunFilters"]) -> "RunPage":
-        """Return the state of runs that were made or pulled here, newest first. `after` is the cursor of the previous
-        page."""
+        """Return the state of runs, made or pulled here, newest first. `after` is the cursor of the previous page."""
         from benchhouse.api.run_list import run_page
 
         return run_page(self.folder, filters, after, limit)
@@ -247,8 +244,7 @@ class Workspace(Groups):
     def compare(
         self, *selectors: str, **options: Unpack["CompareKeywords"]
     ) -> "Comparison | CurveComparison | TargetComparison":
-        """Compare two runs, or points of runs: the second with the first. With one, or three or more: targets side by
-        side.
+        """Compare two runs or points of runs, the second with the first; with one, three, or more, their targets.
 
         `at="recall=0.95"` compares targets at equal quality, `along="concurrency"` compares their curves; `of` is then
         the metric. Without a selector, the targets of the last run are compared.
