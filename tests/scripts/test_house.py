@@ -23,7 +23,7 @@ FIRST = '''
 """A module beside another; `beside` in code does not count."""
 class Place: ...
 class Allowed: ...
-def repeated_records(found):
+def told_once(found):
     found = 1
     return found
 '''
@@ -53,7 +53,7 @@ def run(script, monkeypatch, *words):
 def test_each_figure_counts_its_places(script, monkeypatch, capsys):
     expected = {
         "shared_class_names": ["first.py:3: Place", "second.py:1: Place"],
-        "forbidden_names": ["first.py:5: repeated_records"],
+        "forbidden_names": ["first.py:5: told_once"],
         "vague_locals": ["first.py:5: found", "first.py:6: found"],
         "odd_sentences": ["first.py:2: beside"],
     }

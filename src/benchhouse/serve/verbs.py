@@ -78,7 +78,7 @@ class Verb:
         """The type of the answer, as pydantic describes it. The modules of all types are imported at first use, because
         the import takes as long as the rest of the start."""
         types = importlib.import_module("benchhouse.serve.answer_types")
-        return get_type_hints(self.call, localns={"answers": types})["return"]
+        return get_type_hints(self.call, localns={"answer_types": types})["return"]
 
     @property
     def writes(self) -> bool:
@@ -101,7 +101,7 @@ class Verb:
 
 
 VERBS: dict[str, Verb] = {}
-"""All verbs by name, filled by the modules that declare them (`reading`)."""
+"""All verbs by name, filled by the modules that declare them (`reading_verbs` and others)."""
 
 
 def verb(
