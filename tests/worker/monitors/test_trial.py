@@ -163,11 +163,11 @@ def test_an_interval_that_is_too_short_is_refused_with_its_line(lab, interval):
     assert "s.yaml:1" in lab.bench("validate", "s.yaml", code=2).stderr
 
 
-def test_a_trial_goes_on_when_its_telemetry_can_not_be_written(lab):
-    """The experiment puts a file where the folder would be, as the simplest way to make writing fail."""
+def test_a_file_of_the_experiment_in_place_of_the_telemetry_folder_is_removed(lab):
     code = WORK.replace("    time.sleep(idle)\n", "    (ctx.artifacts.parent / 'telemetry').write_text('')\n", 1)
     lab.install("rival", "1.0", code.replace('"work"', '"rival"'), "[benchhouse.experiments]\nrival = rival:work\n")
     lab.run("rival", workload={"seconds": 0.1, "idle": 0})
     (trial,) = lab.trials()
     assert trial.outcome == "succeeded"
-    assert [one["code"] for one in trial.meta["warnings"]] == ["telemetry_incomplete"]
+    assert [one["code"] for one in trial.meta["warnings"]] == ["artifacts_changed"]
+    assert (trial.folder / "telemetry" / "summary.json").is_file()
