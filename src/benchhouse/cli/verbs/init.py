@@ -1,4 +1,4 @@
-"""Make a folder a workspace, with a first scenario and a .gitignore."""
+"""Make a folder a workspace: a first scenario and a .gitignore."""
 
 import shlex
 from pathlib import Path
