@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from mocks.llm import MockLLM
+from services.quiet_moment import in_a_quiet_moment
 
 from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
@@ -24,19 +25,26 @@ def scenario(lab, url, **workload):
 
 @pytest.mark.slow("the search sends up to 4000 requests, at the rate that a queue of known capacity takes")
 @pytest.mark.serial
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_knee_of_a_queue_is_found_with_an_interval_that_holds_it(lab):
     """M/M/1 at 250/s: a tenth of the requests take more than 40 ms where 250 - rate = ln(10) / 0.04 s."""
     knee = 250 - math.log(10) / 0.04
     asked = ["--slo", "e2e.p90<40ms", "--to", "500", "--requests", "4000", "--precision", "10%"]
-    with MockLLM(servers=1, service_exp_ms=4, seed=5) as server:
-        # The client of a busy machine is late, and would be asked again and again: the knee tells by how much.
-        path = scenario(lab, server.url, rps=100, error_limit="100ms")
-        done = lab.bench("slo", "find", path, *asked, "--json", code=None, timeout_s=280)
-    answer = json.loads(done.stdout)
+    answers = []
+
+    def search():
+        with MockLLM(servers=1, service_exp_ms=4, seed=5) as server:
+            # On a busy machine the client is late, and the search would repeat each probe.
+            path = scenario(lab, server.url, rps=100, error_limit="100ms")
+            done = lab.bench("slo", "find", path, *asked, "--json", code=None, timeout_s=280)
+        answers.append((done, json.loads(done.stdout)))
+        found = answers[-1][1]["found"]
+        assert found["status"] in ("found", "budget")
+        assert found["low"] * 0.9 <= knee <= found["high"] * 1.1 < 2 * found["low"]
+
+    in_a_quiet_moment(search, attempts=3)
+    done, answer = answers[-1]
     found = answer["found"]
-    assert found["status"] in ("found", "budget")
-    assert found["low"] * 0.9 <= knee <= found["high"] * 1.1 < 2 * found["low"]
     assert found["requests"] <= 4000
     assert len(answer["probes"]) == found["probes"] >= 3
     assert json.loads((lab.workspace / "reports" / "knee-slo" / "slo.json").read_text()) == answer
