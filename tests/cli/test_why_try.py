@@ -5,6 +5,8 @@ import json
 import pytest
 from laboratory import Lab
 
+pytestmark = pytest.mark.serial  # with three trials per side, other work hides the planted cause
+
 BURN = """scenario: burn
 experiment: command
 target: {argv: [python3, -c, "sum(i * i for i in range(200000))"]}
@@ -30,7 +32,7 @@ def test_the_playbooks_experiment_is_run_in_turns_and_judged(lab):
     done = lab.bench("why", slow, "--vs", "@last-1", "--try", "--rounds", 3, "--json", code=None)
     answer = json.loads(done.stdout)
     tried = answer["tried"]
-    assert tried["cause"] == "cpu_throttling"
+    assert tried["cause"] == "cpu_throttling", done.stdout + done.stderr
     # A machine that is busier than in the good run leaves some of it; what restores by how much: tests/results.
     codes = {"restored": 0, "partly": 3}
     assert done.returncode == codes[tried["outcome"]], done.stdout + done.stderr
