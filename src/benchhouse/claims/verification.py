@@ -29,8 +29,8 @@ EARLIER_QUERIES = frozenset({"47c90815bccb099f1f5d540cc3452633d1735141c1e96bf451
 class PolicyVerdict(Model):
     """A claim judged by the policy of its maker, and by that of the verifier."""
 
-    policy: Policy = Field(description="Of its maker.")
-    own: Policy = Field(description="Of the workspace in which it is verified: claims.yaml, or the defaults.")
+    policy: Policy = Field(description="The policy of the maker of the claim.")
+    own: Policy = Field(description="The policy of the verifier: claims.yaml of the workspace, or the defaults.")
     weaker: list[str] = Field(description="Rules of the maker that are weaker than those of the verifier.")
     stricter: list[str] = Field(description="Rules of the maker that are stricter.")
     lacks: list[UnsafeReason] = Field(

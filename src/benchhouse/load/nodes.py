@@ -204,7 +204,7 @@ class _Helper:
         return b""
 
     def _line(self) -> str:
-        """Return the next line; empty if there are no more."""
+        """Return the next line; empty at the end."""
         while b"\n" not in self._rest:
             block = self._block()
             if not block:

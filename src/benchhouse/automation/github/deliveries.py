@@ -79,7 +79,7 @@ def read_delivery(headers: Mapping[str, str], body: bytes, settings: GitHubSetti
         if not all(_MOMENT.fullmatch(order.at) for order in orders):
             raise DeliveryRefused(400, "the event has no time as GitHub writes it")
     except (ValueError, KeyError, TypeError) as error:
-        raise DeliveryRefused(400, "this is no event of GitHub as JSON") from error
+        raise DeliveryRefused(400, "the body is not a GitHub event in JSON") from error
     return Delivery(delivery, digest, event, repository, orders, why)
 
 
