@@ -1,8 +1,8 @@
 """Check the packages of uv.lock: known vulnerabilities and licenses, as PyPI's JSON API states them.
 
 Without options the script requests each locked version from PyPI, writes docs/reference/licenses.md, and reports. PyPI
-lists the vulnerabilities of each release from the advisory database of the Python Packaging Authority. Exit status: 0 if
-all is well, 1 for a vulnerability or a license that does not fit, 2 if a package could not be checked.
+lists the vulnerabilities of each release from the advisory database of the Python Packaging Authority. Exit status: 0
+if all is well, 1 for a vulnerability or a license that does not fit, 2 if a package could not be checked.
 
 --check uses no network: it compares the page with uv.lock and the licenses of the page with the rules below.
 
